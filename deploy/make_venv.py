@@ -1,7 +1,7 @@
 """Make a virtual environment: `python3 deploy/make_venv.py DIR`.
 
-Debian splits ensurepip from Python, so `python3 -m venv` alone fails on a bare machine. Where ensurepip is missing, the
-pip that belongs to this Python puts itself into the environment. Runs on old Pythons far enough to say that they are old.
+Debian splits ensurepip from Python, so `python3 -m venv` alone fails on a bare machine. Where it is missing, the pip that
+belongs to this Python puts itself into the environment. The syntax is old enough for an old Python to say that it is old.
 """
 
 import importlib.util
