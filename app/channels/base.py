@@ -1,0 +1,115 @@
+"""How a frame finds its handler: the one table, and the only check of grants."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from app.clock import Clock
+from app.delivery.peer import Grants, Peer
+from app.errors import GrantMissing, PayloadInvalid, RelayError, UnknownChannel, UnknownType
+from app.wire.envelope import Envelope, encode
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One received frame, and who sent it."""
+
+    peer: Peer
+    frame: Envelope
+
+    def answer(self, type_: str, payload: Mapping[str, Any], *, channel: str | None = None) -> None:
+        """Send a frame with the id of the one received."""
+        self.peer.send(encode(channel or self.frame.channel, type_, payload, id=self.frame.id))
+
+    def refuse(self, error: RelayError) -> None:
+        self.peer.send(refusal(error, self.frame.id))
+
+
+def refusal(error: RelayError, ref: str | None) -> bytes:
+    """`system/error`: every refusal looks like this."""
+    payload: dict[str, Any] = {
+        "code": error.code, "message": error.message, "layer": error.layer, "retryable": error.retryable, "ref": ref,
+    }  # fmt: skip
+    if error.retry_after is not None:
+        payload["retry_after"] = error.retry_after
+    return encode("system", "error", payload, id=ref)
+
+
+def receives(type_: str, model: type[BaseModel]) -> Callable[[H], H]:
+    """Marks a method `(self, payload: model, call: Call) -> None`, plain or async, as the handler of a type.
+
+    A handler ends after its database work; what waits for an upstream or another frame runs as a task of its room.
+    """
+
+    def mark(handler: H) -> H:
+        handler.__receives__ = (type_, model)  # type: ignore[attr-defined]
+        return handler
+
+    return mark
+
+
+class Channel:
+    """One channel of the wire. Subclasses mark their handlers with `receives`."""
+
+    name: ClassVar[str]
+    grant: ClassVar[str | None]  # None: open to every paired device
+
+    @classmethod
+    def types(cls) -> dict[str, tuple[str, type[BaseModel]]]:
+        """Type → (method name, payload model)."""
+        marked = (
+            (name, getattr(getattr(cls, name), "__receives__", None)) for name in dir(cls) if not name.startswith("__")
+        )
+        return {mark[0]: (name, mark[1]) for name, mark in marked if mark is not None}
+
+
+def granted(grants: Grants, name: str | None, now: float) -> bool:
+    if name is None:
+        return True
+    expiry = grants.get(name, 0.0)
+    return expiry is None or now < expiry
+
+
+class Dispatch:
+    """Every frame of every link passes here."""
+
+    def __init__(self, channels: Iterable[Channel], clock: Clock) -> None:
+        self._clock = clock
+        self._routes: dict[str, tuple[str | None, dict[str, tuple[Callable[..., Any], type[BaseModel]]]]] = {}
+        for channel in channels:
+            handlers = {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
+            self._routes[channel.name] = (channel.grant, handlers)
+
+    def __call__(self, frame: Envelope, peer: Peer) -> Awaitable[None] | None:
+        """Runs a plain handler at once and returns the awaitable of an async one. Raises RelayError."""
+        route = self._routes.get(frame.channel)
+        if route is None:
+            raise UnknownChannel(f"there is no channel {frame.channel!r}")
+        grant, handlers = route
+        if grant is not None and not granted(peer.grants, grant, self._clock.now()):
+            raise GrantMissing(f"{frame.channel} is not granted to this device, or the grant has expired")
+        handler = handlers.get(frame.type)
+        if handler is None:
+            raise UnknownType(f"{frame.channel} has no type {frame.type!r}")
+        function, model = handler
+        try:
+            payload = model.model_validate(frame.payload)
+        except ValidationError as exc:
+            raise PayloadInvalid(describe(exc)) from None
+        result: Awaitable[None] | None = function(payload, Call(peer, frame))
+        return result
+
+
+def describe(exc: ValidationError) -> str:
+    """Where and why, without the value: it may be private."""
+    parts = [
+        f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}"
+        for e in exc.errors(include_input=False, include_url=False)[:3]
+    ]
+    return "; ".join(parts)

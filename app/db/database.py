@@ -1,0 +1,252 @@
+"""One SQLite database: one writer thread that commits queued works together, and a few readers.
+
+A work is an ordinary function `work(tx)` that touches nothing but `tx`. It cannot await and cannot
+commit; it may be run again. What it hands to `tx.after_commit` runs on the event loop, in order,
+after the commit and before the caller of `write` goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, CursorResult, Engine, Executable, NullPool, Row, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError
+
+from app.db.migrate import migrate
+from app.errors import Misconfigured, Overloaded, RelayError, StorageFailed, StorageFull
+
+log = logging.getLogger("talaria.db")
+T = TypeVar("T")
+
+MAX_QUEUED = 10_000  # works waiting for the writer; over it callers are told to come back
+MAX_BATCH = 256  # works in one commit: keeps the wait of the first one short
+READERS = 4
+_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC}
+
+
+class Tx:
+    """What a work sees: statements and `after_commit`, no commit."""
+
+    __slots__ = ("_connection", "callbacks")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.callbacks: list[Callable[[], None]] = []
+
+    def execute(
+        self, statement: Executable, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> CursorResult[Any]:
+        return cast("CursorResult[Any]", self._connection.execute(statement, parameters))
+
+    def one(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any] | None:
+        return self.execute(statement, parameters).first()
+
+    def all(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+        return self.execute(statement, parameters).all()
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[Tx], Any]
+    answer: asyncio.Future[Any]
+    value: Any = None
+    error: BaseException | None = None
+    callbacks: Sequence[Callable[[], None]] = field(default_factory=list)
+
+
+class Database:
+    """Open it with `open_database`. Bound to the event loop that opened it."""
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queued = 0
+        self._closed = False
+        self.full = False  # the last commit found no space
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="db-read")
+        self._local = threading.local()
+        self._reading: list[Connection] = []
+        self._writer = threading.Thread(target=self._write_forever, name="db-write", daemon=True)
+        self._writer.start()
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` in a transaction. Raises what it raises, StorageFull, StorageFailed, Overloaded."""
+        if self._closed:
+            raise StorageFailed("the database is closed")
+        if self._queued >= MAX_QUEUED:
+            raise Overloaded("the relay's database has more to write than it may queue")
+        job = _Job(work, self._loop.create_future())
+        self._queued += 1
+        self._jobs.put(job)
+        # Shielded: a caller that goes away does not undo a work that may already be committed.
+        return cast("T", await asyncio.shield(job.answer))
+
+    async def read(self, work: Callable[[Tx], T]) -> T:
+        """Run `work` on one consistent snapshot. It must not write."""
+        return await self._loop.run_in_executor(self._readers, self._read, work)
+
+    async def check_writable(self) -> None:
+        """Raises unless a few new pages can be written and synced."""
+        await self.write(_probe_space)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await self._loop.run_in_executor(None, self._writer.join)
+        self._readers.shutdown(wait=True)
+        for connection in self._reading:
+            connection.close()
+        self._engine.dispose()
+
+    # readers
+
+    def _read(self, work: Callable[[Tx], T]) -> T:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._engine.connect()
+            self._reading.append(connection)
+            connection.exec_driver_sql("PRAGMA query_only=ON")
+        try:
+            connection.exec_driver_sql("BEGIN")
+            return work(Tx(connection))
+        except DBAPIError as exc:
+            raise _storage_error(exc) from exc
+        finally:
+            connection.rollback()
+
+    # the writer thread
+
+    def _write_forever(self) -> None:
+        connection = self._engine.connect()
+        driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+        while (job := self._jobs.get()) is not None:
+            batch = [job]
+            last = False
+            with suppress(queue.Empty):
+                while len(batch) < MAX_BATCH and not last:
+                    if (more := self._jobs.get_nowait()) is None:
+                        last = True
+                    else:
+                        batch.append(more)
+            self._commit(connection, driver, batch)
+            with suppress(RuntimeError):  # the loop is gone: nobody waits any more
+                self._loop.call_soon_threadsafe(self._resolve, batch)
+            if last:
+                break
+        connection.close()
+
+    def _commit(self, connection: Connection, driver: sqlite3.Connection, batch: list[_Job]) -> None:
+        try:
+            driver.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                self._run(connection, driver, job)
+            connection.commit()
+            driver.commit()
+            self.full = False
+        except Exception as exc:
+            error = _storage_error(exc)
+            self.full = isinstance(error, StorageFull)
+            log.error("commit failed", extra={"works": len(batch), "code": error.code, "reason": str(exc)})
+            connection.rollback()
+            driver.rollback()
+            for job in batch:
+                job.error, job.callbacks = job.error or error, ()
+
+    def _run(self, connection: Connection, driver: sqlite3.Connection, job: _Job) -> None:
+        """One work in its savepoint. A failure that SQLite answers with a rollback of all fails the batch."""
+        tx = Tx(connection)
+        driver.execute("SAVEPOINT work")
+        try:
+            job.value = job.work(tx)
+            job.callbacks = tx.callbacks
+        except Exception as exc:
+            failure = _storage_error(exc) if isinstance(exc, DBAPIError | sqlite3.Error) else exc
+            if isinstance(failure, StorageFull) or not driver.in_transaction:
+                raise
+            if isinstance(failure, StorageFailed):
+                log.error("a work failed in the database", exc_info=exc)
+            driver.execute("ROLLBACK TO work")
+            job.error = failure
+        driver.execute("RELEASE work")
+
+    # back on the loop
+
+    def _resolve(self, batch: list[_Job]) -> None:
+        self._queued -= len(batch)
+        for job in batch:
+            for callback in job.callbacks:
+                try:
+                    callback()
+                except Exception:
+                    log.exception("an after-commit callback failed")
+            if job.answer.done():
+                continue
+            if job.error is not None:
+                job.answer.set_exception(job.error)
+                job.answer.exception()  # whoever waited may be gone; that is not worth a warning
+            else:
+                job.answer.set_result(job.value)
+
+
+def _probe_space(tx: Tx) -> None:
+    tx.execute(text("INSERT OR REPLACE INTO meta (key, value) VALUES ('space_probe', zeroblob(16384))"))
+    tx.execute(text("DELETE FROM meta WHERE key = 'space_probe'"))
+
+
+def _storage_error(exc: BaseException) -> RelayError:
+    original = exc.orig if isinstance(exc, DBAPIError) else exc
+    code = getattr(original, "sqlite_errorcode", None)
+    if code in _FULL or "disk is full" in str(original):
+        return StorageFull(detail=str(original))
+    return StorageFailed(detail=str(original))
+
+
+def _prepare(driver: sqlite3.Connection, _record: object) -> None:
+    driver.isolation_level = None  # transactions are begun by hand: the writer needs BEGIN IMMEDIATE
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "busy_timeout=10000",
+        "temp_store=MEMORY",
+    ):
+        driver.execute(f"PRAGMA {pragma}")
+
+
+@asynccontextmanager
+async def open_database(url: str) -> AsyncIterator[Database]:
+    """`sqlite:///path`: migrated to this program's schema, then open until the block ends.
+
+    Raises Misconfigured for another database system, a file that is none, or one written by a newer Talaria.
+    """
+    if make_url(url).get_backend_name() != "sqlite":
+        raise Misconfigured("TALARIA_DATABASE_URL: only sqlite is supported by this version")
+    engine = create_engine(
+        url, poolclass=NullPool, hide_parameters=True, connect_args={"check_same_thread": False, "timeout": 10}
+    )
+    event.listen(engine, "connect", _prepare)
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.run_in_executor(None, migrate, engine)
+    except DBAPIError as exc:
+        raise Misconfigured(f"the database {make_url(url).database} cannot be used: {exc.orig}") from exc
+    db = Database(engine, loop)
+    try:
+        yield db
+    finally:
+        await db.close()

@@ -1,0 +1,110 @@
+"""The whole schema on one screen. Times are Unix seconds; JSON columns hold text written by the stores.
+
+Migrations create and change it (`migrations/`); a test compares the two.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+
+metadata = MetaData()
+
+
+def _device(**kwargs: bool) -> Column[str]:
+    return Column("device_id", Text, ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False, **kwargs)
+
+
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", LargeBinary, nullable=False))
+
+devices = Table(
+    "devices", metadata,
+    Column("device_id", Text, primary_key=True), Column("name", Text, nullable=False),
+    Column("about", Text, nullable=False),  # JSON: model, platform, surface, form factor, as the client said
+    Column("created_at", Float, nullable=False), Column("last_seen_at", Float),
+)  # fmt: skip
+
+sessions = Table(
+    "sessions", metadata,
+    Column("session_id", Text, primary_key=True), _device(),
+    Column("grants", Text, nullable=False),  # JSON: name -> expiry, or null for never
+    Column("created_at", Float, nullable=False), Column("expires_at", Float),
+    Column("last_seen_at", Float), Column("revoked_at", Float), Column("revoked_reason", Text),
+)  # fmt: skip
+Index("sessions_of_device", sessions.c.device_id)
+
+offers = Table(
+    "offers", metadata,
+    Column("code_hash", Text, primary_key=True), Column("name", Text),
+    Column("grants", Text),  # JSON: name -> seconds or null for never; null = the defaults
+    Column("ttl_seconds", Integer),  # null = never ends
+    Column("created_at", Float, nullable=False), Column("expires_at", Float, nullable=False),
+    Column("consumed_at", Float), Column("device_id", Text),
+)  # fmt: skip
+
+attempts = Table(
+    "attempts", metadata,
+    Column("id", Integer, primary_key=True), Column("kind", Text, nullable=False),
+    Column("address", Text, nullable=False), Column("at", Float, nullable=False),
+)  # fmt: skip
+Index("attempts_of_address", attempts.c.kind, attempts.c.address, attempts.c.at)
+
+blocks = Table(
+    "blocks", metadata,
+    Column("kind", Text, primary_key=True), Column("address", Text, primary_key=True),
+    Column("until", Float, nullable=False),
+)  # fmt: skip
+
+mailboxes = Table(
+    "mailboxes", metadata,
+    _device(primary_key=True), Column("epoch", Text, nullable=False),
+    Column("head", Integer, nullable=False), Column("acked", Integer, nullable=False),
+    Column("audience", Text, nullable=False),  # none, messages or all: which kinds are kept for it
+)  # fmt: skip
+
+payloads = Table(
+    "payloads", metadata,
+    Column("payload_id", Text, primary_key=True),  # also the envelope's id
+    Column("channel", Text, nullable=False), Column("type", Text, nullable=False),
+    Column("kind", Text, nullable=False), Column("body", LargeBinary, nullable=False), Column("created_at", Float, nullable=False),
+)  # fmt: skip
+
+outbox = Table(
+    "outbox", metadata,
+    _device(primary_key=True), Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("payload_id", Text, ForeignKey("payloads.payload_id"), nullable=False),
+    sqlite_with_rowid=False,
+)  # fmt: skip
+Index("outbox_of_payload", outbox.c.payload_id)
+
+links = Table(
+    "links", metadata,
+    _device(primary_key=True), Column("instance", Text, primary_key=True),
+    Column("generation", Integer, nullable=False),
+)  # fmt: skip
+
+turns = Table(
+    "turns", metadata,
+    Column("turn_id", Text, primary_key=True), Column("device_id", Text, nullable=False),
+    Column("session_id", Text),  # upstream's; null until a new conversation has one
+    Column("state", Text, nullable=False),  # accepted, submitting, running, ended
+    Column("message", Text, nullable=False),  # JSON: the chat.send payload
+    Column("lease", Text),  # JSON: what the turn is bound to upstream
+    Column("progress", Text),  # JSON: the last checkpoint of the folded state
+    Column("finish", Text), Column("error", Text),
+    Column("created_at", Float, nullable=False), Column("updated_at", Float, nullable=False), Column("ended_at", Float),
+)  # fmt: skip
+Index("turns_by_state", turns.c.state)
+
+once = Table(
+    "once", metadata,
+    Column("principal", Text, primary_key=True), Column("type", Text, primary_key=True), Column("key", Text, primary_key=True),
+    Column("payload_hash", Text, nullable=False), Column("answer", Text),  # JSON; null while pending
+    Column("created_at", Float, nullable=False),
+)  # fmt: skip
+
+audit = Table(
+    "audit", metadata,
+    Column("id", Integer, primary_key=True), Column("at", Float, nullable=False),
+    Column("actor", Text, nullable=False), Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False), Column("detail", Text, nullable=False),
+)  # fmt: skip

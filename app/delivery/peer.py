@@ -1,0 +1,42 @@
+"""One open link as the rooms above see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from app.wire.payloads import Supports
+
+Grants = Mapping[str, float | None]  # name → expiry in Unix seconds, None = never
+
+
+class Peer(Protocol):
+    """Who is at the other end, and the two ways to send to it.
+
+    `send` is for what may not be dropped (answers, kept frames): it always queues, and a reader so slow that the
+    oldest such frame gets 10 s old is evicted. `offer` is for what can be sent again as a whole (stream events):
+    False means the queue is over its bound and nothing was queued; ask `when_drained` to be called back.
+    """
+
+    @property
+    def link_id(self) -> int: ...
+    @property
+    def device_id(self) -> str: ...
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def instance(self) -> str | None: ...
+    @property
+    def supports(self) -> Supports: ...
+    @property
+    def grants(self) -> Grants: ...
+    @property
+    def closed(self) -> bool: ...
+
+    def send(self, frame: bytes) -> None: ...
+    def offer(self, frame: bytes) -> bool: ...
+    def when_drained(self, callback: Callable[[], None]) -> None:
+        """Once, on the loop, when the queue is empty again. Never after the link has closed."""
+
+    def when_closed(self, callback: Callable[[bool], None]) -> None:
+        """Once; the argument says whether the client closed cleanly (1000 or 1001)."""

@@ -1,0 +1,222 @@
+"""Every setting, and the only reader of the environment.
+
+A setting is `TALARIA_<NAME>`; a secret may also come from the file that `TALARIA_<NAME>_FILE` names. A `.env` beside
+the process is read; the environment wins over it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from dotenv import dotenv_values
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from app.errors import Misconfigured
+
+PREFIX = "TALARIA_"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_duration(value: object) -> int:
+    """`90`, `10m`, `12h`, `30d` → whole seconds above zero."""
+    match = re.fullmatch(r"(\d{1,9})([smhdw]?)", str(value).strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError("a duration is a number with s, m, h, d or w, such as 30d")
+    return int(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _split(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _origin(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError("it must look like https://name[:port]")
+    if parts.path not in ("", "/"):
+        raise ValueError("a path is not supported: Talaria needs an origin of its own")
+    return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _upstream(value: str) -> str:
+    if value == "":
+        return value
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError("it must look like http://host:port, or be empty to switch this upstream off")
+    return value.rstrip("/")
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Seconds = Annotated[int, BeforeValidator(parse_duration)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServerSettings(_Group):
+    """Where the relay listens and which names it answers to."""
+
+    data_dir: Path = Field(Path("data"), description="where the database and the keys live")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8767, ge=0, le=65535, description="port to listen on; 0 picks a free one")
+    public_url: str | None = Field(
+        None, description="the https origin that phones use, such as https://home.tailnet.ts.net"
+    )
+    allowed_hosts: Names = Field((), description="further Host values to answer to, comma separated")
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(_split)] = Field(
+        (), description="CIDRs of proxies whose X-Forwarded-For is believed"
+    )
+    trust_loopback: bool = Field(
+        False, description="let host tools written for hermes-relay call its loopback routes without a token"
+    )
+    database_url: str | None = Field(None, description="SQLAlchemy URL; default: talaria.db in the data directory")
+
+    @field_validator("public_url")
+    @classmethod
+    def _public(cls, value: str | None) -> str | None:
+        return _origin(value) if value else None
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _networks(cls, value: object) -> object:
+        return tuple(ip_network(v, strict=False) if isinstance(v, str) else v for v in _split(value))  # type: ignore[attr-defined]
+
+    def sqlite_url(self) -> str:
+        return self.database_url or f"sqlite:///{(self.data_dir / 'talaria.db').absolute()}"
+
+
+class SessionSettings(_Group):
+    """How long a paired phone stays paired."""
+
+    session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
+
+
+class HermesSettings(_Group):
+    """The agent behind the relay."""
+
+    hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
+    hermes_api_key: SecretStr | None = Field(None, description="its API_SERVER_KEY, 16 characters at least")
+    hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
+
+    @field_validator("hermes_api_url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        return _upstream(value)
+
+
+class LogSettings(_Group):
+    """What is logged, and how."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severity that is logged")
+    log_format: Literal["text", "json"] = Field("text", description="text for people, json for collectors")
+
+
+class Settings(_Group):
+    server: ServerSettings = ServerSettings()
+    sessions: SessionSettings = SessionSettings()
+    hermes: HermesSettings = HermesSettings()
+    logs: LogSettings = LogSettings()
+
+
+class Setting(BaseModel):
+    """One line of `talaria config` and of the configuration page."""
+
+    name: str
+    value: str
+    source: Literal["environment", "file", ".env", "default"]
+    description: str
+    secret: bool
+
+
+def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> Settings:
+    """Raises Misconfigured naming each setting that cannot be used. Values of secrets are never repeated."""
+    found = _collect(os.environ if environ is None else environ, dotenv)
+    groups: dict[str, _Group] = {}
+    problems: list[str] = []
+    for group, model in _groups().items():
+        given = {field: found[_env(field)][0] for field in model.model_fields if _env(field) in found}
+        try:
+            groups[group] = model(**given)
+        except ValidationError as exc:
+            problems += [f"{_env(str(e['loc'][0]))}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()]
+    if problems:
+        raise Misconfigured("; ".join(problems))
+    return Settings(**groups)  # type: ignore[arg-type]
+
+
+def describe_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> list[Setting]:
+    """Every setting with the value in force and where it came from; secrets read `(set)` or `(unset)`."""
+    environ = os.environ if environ is None else environ
+    found, settings = _collect(environ, dotenv), load_settings(environ, dotenv)
+    rows = []
+    for group, model in _groups().items():
+        for field, info in model.model_fields.items():
+            value, secret = getattr(getattr(settings, group), field), _is_secret(field, model)
+            shown = ("(set)" if value else "(unset)") if secret else _show(value)
+            source = found[_env(field)][1] if _env(field) in found else "default"
+            rows.append(
+                Setting(name=_env(field), value=shown, source=source, description=info.description or "", secret=secret)
+            )  # type: ignore[arg-type]
+    return rows
+
+
+def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
+    """TALARIA_ variables that nothing reads: most often a typing error."""
+    known = {_env(field) for model in _groups().values() for field in model.model_fields}
+    known |= {
+        _env(field) + "_FILE"
+        for model in _groups().values()
+        for field in model.model_fields
+        if _is_secret(field, model)
+    }
+    environ = os.environ if environ is None else environ
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, str]]:
+    """Name → (value, source)."""
+    beside = {k: v for k, v in dotenv_values(dotenv).items() if v is not None} if dotenv.is_file() else {}
+    found: dict[str, tuple[str, str]] = {}
+    for source, values in ((".env", beside), ("environment", environ)):
+        for model in _groups().values():
+            for field in model.model_fields:
+                name = _env(field)
+                if name in values:
+                    found[name] = (values[name], source)
+                elif _is_secret(field, model) and values.get(name + "_FILE"):
+                    found[name] = (_read_secret(name + "_FILE", values[name + "_FILE"]), "file")
+    return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
+
+
+_MAY_BE_EMPTY = {"TALARIA_HERMES_API_URL"}  # empty means off; elsewhere empty means unset, as compose files write it
+
+
+def _read_secret(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as exc:
+        raise Misconfigured(f"{name}: {path} cannot be read: {exc.strerror}") from exc
+
+
+def _groups() -> dict[str, type[_Group]]:
+    return {name: type(info.default) for name, info in Settings.model_fields.items()}
+
+
+def _env(field: str) -> str:
+    return PREFIX + field.upper()
+
+
+def _is_secret(field: str, model: type[_Group]) -> bool:
+    return "SecretStr" in str(model.model_fields[field].annotation)
+
+
+def _show(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)

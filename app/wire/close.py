@@ -1,0 +1,14 @@
+"""WebSocket close codes (RFC 6455 §7.4, and ours in the private range)."""
+
+from __future__ import annotations
+
+NORMAL = 1000
+GOING_AWAY = 1001
+PROTOCOL_BROKEN = 1008
+TOO_BIG = 1009
+RESTARTING = 1012
+CREDENTIAL_REFUSED = 4401
+NOT_ALLOWED = 4403
+AUTH_TIMEOUT = 4408
+SUPERSEDED = 4409
+TOO_SLOW = 4429

@@ -1,0 +1,122 @@
+"""Payloads of the channels, checked where a handler receives them (never per event)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+
+class Payload(BaseModel):
+    """Unknown fields are ignored: clients may be newer than this relay."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+
+def _absent(value: object) -> object:
+    """Older clients send a word where they have no id."""
+    return None if isinstance(value, str) and value.strip().lower() in ("", "unknown", "none", "null") else value
+
+
+DeviceId = Annotated[
+    str, StringConstraints(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
+]
+Label = Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+class Supports(Payload):
+    delivery: int = 0
+    turns: int = 0
+    typed_stream_events: bool = False
+    event_schema_version: int = 1
+
+
+class Resume(Payload):
+    """Where the device's own copy of its mailbox ends."""
+
+    epoch: str | None = None
+    after: int | None = Field(None, ge=0)
+    id: str | None = None
+
+
+class Auth(Payload):
+    """`system/auth`, and the body of `POST /pairing/redeem`."""
+
+    pairing_code: str | None = Field(None, max_length=64)
+    session_token: str | None = Field(None, max_length=4096)
+    refresh_token: str | None = Field(None, max_length=4096)
+    device_id: Annotated[DeviceId | None, BeforeValidator(_absent)] = None
+    device_name: Label | None = None
+    device_model: Label | None = None
+    device_platform: Label | None = None
+    client_surface: Label | None = None
+    device_form_factor: Label | None = None
+    supports: Supports = Supports()
+    instance: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    resume: Resume | None = None
+
+
+class Ack(Payload):
+    epoch: str
+    seq: int = Field(ge=0)
+
+
+class Sync(Payload):
+    after: int | None = Field(None, ge=0)
+
+
+class Presence(Payload):
+    foreground: bool
+
+
+class TextPart(Payload):
+    type: Literal["text"]
+    text: str
+
+
+class ImageUrl(Payload):
+    url: str
+
+
+class ImagePart(Payload):
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class ChatSend(Payload):
+    session_id: Id | None = None
+    message: (
+        Annotated[str, StringConstraints(min_length=1)] | Annotated[list[TextPart | ImagePart], Field(min_length=1)]
+    )
+    model: str | None = None
+    profile: str | None = None
+    client_msg_id: Key | None = None
+
+
+class ChatWatch(Payload):
+    session_id: Id | None = None
+    turn_id: Id | None = None
+
+
+class ChatStop(Payload):
+    turn_id: Id
+
+
+class ChatSessionsList(Payload):
+    limit: int = Field(50, ge=1, le=200)
+    offset: int = Field(0, ge=0)
+
+
+class ChatSessionsMessages(Payload):
+    session_id: Id
+    limit: int = Field(50, ge=1, le=200)
+    offset: int | None = Field(None, ge=0)
+
+
+class Anything(Payload):
+    """For types whose payload carries nothing the relay reads."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+    ts: Any = None
