@@ -1,7 +1,8 @@
 """Make a virtual environment: `python3 deploy/make_venv.py DIR`.
 
-Debian splits ensurepip from Python, so `python3 -m venv` alone fails on a bare machine. Where it is missing, the pip that
-belongs to this Python puts itself into the environment. The syntax is old enough for an old Python to say that it is old.
+Debian splits ensurepip from Python, so `python3 -m venv` alone fails on a bare machine. Where it is missing, the pip
+that belongs to this Python puts itself into the environment. The syntax is kept old enough for an old Python to read,
+so that it can say that it is old.
 """
 
 import importlib.util
