@@ -131,7 +131,7 @@ class Setting(BaseModel):
 
     name: str
     value: str
-    source: Literal["environment", "file", ".env", "default"]
+    source: str  # environment, file, .env or default
     description: str
     secret: bool
 
@@ -164,7 +164,7 @@ def describe_settings(environ: Mapping[str, str] | None = None, dotenv: Path = P
             source = found[_env(field)][1] if _env(field) in found else "default"
             rows.append(
                 Setting(name=_env(field), value=shown, source=source, description=info.description or "", secret=secret)
-            )  # type: ignore[arg-type]
+            )
     return rows
 
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, Unpack, cast
 
 from sqlalchemy import Connection, CursorResult, Engine, Executable, NullPool, Row, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError
@@ -26,6 +26,7 @@ from app.errors import Misconfigured, Overloaded, RelayError, StorageFailed, Sto
 
 log = logging.getLogger("talaria.db")
 T = TypeVar("T")
+AnyRow: TypeAlias = Row[Unpack[tuple[Any, ...]]]
 
 MAX_QUEUED = 10_000  # works waiting for the writer; over it callers are told to come back
 MAX_BATCH = 256  # works in one commit: keeps the wait of the first one short
@@ -47,10 +48,10 @@ class Tx:
     ) -> CursorResult[Any]:
         return cast("CursorResult[Any]", self._connection.execute(statement, parameters))
 
-    def one(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any] | None:
+    def one(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> AnyRow | None:
         return self.execute(statement, parameters).first()
 
-    def all(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+    def all(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[AnyRow]:
         return self.execute(statement, parameters).all()
 
     def after_commit(self, callback: Callable[[], None]) -> None:

@@ -10,8 +10,9 @@ from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, M
 metadata = MetaData()
 
 
-def _device(**kwargs: bool) -> Column[str]:
-    return Column("device_id", Text, ForeignKey("devices.device_id", ondelete="CASCADE"), nullable=False, **kwargs)
+def _device(*, primary_key: bool = False) -> Column[str]:
+    owner = ForeignKey("devices.device_id", ondelete="CASCADE")
+    return Column("device_id", Text, owner, nullable=False, primary_key=primary_key)
 
 
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", LargeBinary, nullable=False))
@@ -65,7 +66,8 @@ payloads = Table(
     "payloads", metadata,
     Column("payload_id", Text, primary_key=True),  # also the envelope's id
     Column("channel", Text, nullable=False), Column("type", Text, nullable=False),
-    Column("kind", Text, nullable=False), Column("body", LargeBinary, nullable=False), Column("created_at", Float, nullable=False),
+    Column("kind", Text, nullable=False), Column("body", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
 )  # fmt: skip
 
 outbox = Table(
@@ -97,7 +99,8 @@ Index("turns_by_state", turns.c.state)
 
 once = Table(
     "once", metadata,
-    Column("principal", Text, primary_key=True), Column("type", Text, primary_key=True), Column("key", Text, primary_key=True),
+    Column("principal", Text, primary_key=True), Column("type", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
     Column("payload_hash", Text, nullable=False), Column("answer", Text),  # JSON; null while pending
     Column("created_at", Float, nullable=False),
 )  # fmt: skip
