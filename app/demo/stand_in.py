@@ -1,0 +1,144 @@
+"""A stand-in for the API server of hermes-agent 0.19: the app, and a way to run it in the current loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.demo.agent import Agent
+from app.demo.refusal import Refusal
+from app.demo.routes import public, refuse, router
+from app.tasks import Supervisor
+
+STOP_WITHIN = 5  # seconds
+
+
+def create_stand_in(api_key: str, *, agent: Agent | None = None) -> FastAPI:
+    """The ASGI app. Its agent, `app.state.agent`, runs turns for as long as the lifespan lasts."""
+    agent = agent or Agent()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with agent.running():
+            yield
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.agent = agent
+    app.state.api_key = api_key
+    app.include_router(public)
+    app.include_router(router)
+    app.add_middleware(Gatehouse)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _unknown_route)
+    return app
+
+
+class Gatehouse:
+    """What the real server does before it looks at the route: no browser gets in, profiles are ignored."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            if scope["method"] == "OPTIONS" or any(name == b"origin" for name, _ in scope["headers"]):
+                await Response(status_code=403)(scope, receive, send)
+                return
+            if scope["path"].startswith("/p/"):
+                scope["path"] = "/" + scope["path"].partition("/p/")[2].partition("/")[2]
+        await self._app(scope, receive, send)
+
+
+async def _refused(_: Request, exc: Exception) -> Response:
+    return refuse(cast(Refusal, exc))
+
+
+async def _unknown_route(_: Request, exc: Exception) -> Response:
+    """404 and 405 are plain text, as aiohttp words them."""
+    error = cast(HTTPException, exc)
+    return PlainTextResponse(f"{error.status_code}: {error.detail}", error.status_code, error.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A stand-in that listens."""
+
+    url: str
+    key: str
+    agent: Agent
+
+
+@asynccontextmanager
+async def serve_stand_in(
+    key: str, port: int = 0, *, delay_s: float = 0.025, agent: Agent | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[StandIn]:
+    """Listen until the block ends. Port 0 takes a free one; `delay_s` goes to a new agent only.
+
+    Leaving stops as Hermes does at SIGTERM: open streams end with `done` and no turn is completed. The same
+    agent may be served again, on the same port. Raises OSError if the port is taken.
+    """
+    agent = agent or Agent(delay_s=delay_s)
+    app = create_stand_in(key, agent=agent)
+    with socket.create_server((host, port)) as listener:
+        config = uvicorn.Config(
+            app,
+            http=_Droppable,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=STOP_WITHIN,
+        )
+        server = _Server(config)
+        async with Supervisor() as tasks:
+            serving = tasks.start(server.serve(sockets=[listener]), "stand-in server")
+            await server.up.wait()
+            try:
+                yield StandIn(f"http://{host}:{listener.getsockname()[1]}", key, agent)
+            finally:
+                await agent.stop_turns()
+                server.down.set()
+                await asyncio.wait({serving})
+
+
+class _Server(uvicorn.Server):
+    """Is told to stop, and takes no signals: it shares its process with others."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+        self.down = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        await super().startup(sockets=list(sockets or ()))
+        self.up.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.down.wait()
+
+
+class _Droppable(HttpToolsProtocol):
+    """Lets the app drop a connection in the middle of an answer, which ASGI has no word for."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {"stand_in": {"hang_up": self.transport.close}}
