@@ -13,7 +13,7 @@ Layer = Literal["relay", "upstream", "agent", "device"]
 
 
 class RelayError(Exception):
-    """Base of everything a client may be told."""
+    """The relay failed; its log says why."""  # what a client reads: every subclass says its own
 
     code = "internal_error"
     layer: Layer = "relay"
