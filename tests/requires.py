@@ -50,7 +50,6 @@ _NEEDS: dict[str, tuple[Callable[[], Path | None], str]] = {
     "sshd": (_program("sshd", also_in=("/usr/sbin",)), "apt install openssh-server"),
     "postgres": (_postgres, "apt install postgresql"),
     "hermes": (_hermes, f"python tests/hermes/lab/run_hermes.py install --root {CACHE / f'hermes-{HERMES_VERSION}'}"),
-    "buildah": (_program("buildah"), "apt install buildah debootstrap"),
 }
 
 
