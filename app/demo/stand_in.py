@@ -91,7 +91,7 @@ async def serve_stand_in(
     """
     agent = agent or Agent(delay_s=delay_s)
     app = create_stand_in(key, agent=agent)
-    with socket.create_server((host, port)) as listener:
+    with _listen(host, port) as listener:
         config = uvicorn.Config(
             app,
             http=_Droppable,
@@ -108,11 +108,26 @@ async def serve_stand_in(
             serving = tasks.start(server.serve(sockets=[listener]), "stand-in server")
             await server.up.wait()
             try:
-                yield StandIn(f"http://{host}:{listener.getsockname()[1]}", key, agent)
+                name = f"[{host}]" if ":" in host else host
+                yield StandIn(f"http://{name}:{listener.getsockname()[1]}", key, agent)
             finally:
                 await agent.stop_turns()
                 server.down.set()
                 await asyncio.wait({serving})
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The protocol is named because asyncio sets TCP_NODELAY only then; without, a small answer can take 40 ms."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class _Server(uvicorn.Server):
