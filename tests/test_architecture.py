@@ -51,7 +51,7 @@ VENDORS = {
     "rich": "cli/*",
     "sqlalchemy": "db/* */store",
     "starlette": "main api/* mcp/* web/* demo/*",
-    "structlog": "logs",
+    "structlog": "logs/*",
     "typer": "cli/*",
     "uvicorn": "server demo/*",
     "uvloop": "server",
