@@ -30,16 +30,19 @@ sessions = Table(
     Column("grants", Text, nullable=False),  # JSON: name -> expiry, or null for never
     Column("created_at", Float, nullable=False), Column("expires_at", Float),
     Column("last_seen_at", Float), Column("revoked_at", Float), Column("revoked_reason", Text),
+    Column("transport_hint", Text),  # wss, ws or unknown, where the operator said so
 )  # fmt: skip
 Index("sessions_of_device", sessions.c.device_id)
 
 offers = Table(
     "offers", metadata,
-    Column("code_hash", Text, primary_key=True), Column("name", Text),
+    Column("code_hash", Text, primary_key=True),
+    Column("offer_id", Text, nullable=False, unique=True),  # names it in answers and in the audit, where no code stands
+    Column("name", Text),
     Column("grants", Text),  # JSON: name -> seconds or null for never; null = the defaults
     Column("ttl_seconds", Integer),  # null = never ends
     Column("created_at", Float, nullable=False), Column("expires_at", Float, nullable=False),
-    Column("consumed_at", Float), Column("device_id", Text),
+    Column("consumed_at", Float), Column("device_id", Text), Column("transport_hint", Text),
 )  # fmt: skip
 
 attempts = Table(
@@ -48,6 +51,7 @@ attempts = Table(
     Column("address", Text, nullable=False), Column("at", Float, nullable=False),
 )  # fmt: skip
 Index("attempts_of_address", attempts.c.kind, attempts.c.address, attempts.c.at)
+Index("attempts_by_age", attempts.c.at)
 
 blocks = Table(
     "blocks", metadata,
@@ -77,12 +81,6 @@ outbox = Table(
     sqlite_with_rowid=False,
 )  # fmt: skip
 Index("outbox_of_payload", outbox.c.payload_id)
-
-links = Table(
-    "links", metadata,
-    _device(primary_key=True), Column("instance", Text, primary_key=True),
-    Column("generation", Integer, nullable=False),
-)  # fmt: skip
 
 turns = Table(
     "turns", metadata,

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     with op.batch_alter_table("attempts", schema=None) as batch_op:
+        batch_op.create_index("attempts_by_age", ["at"], unique=False)
         batch_op.create_index("attempts_of_address", ["kind", "address", "at"], unique=False)
 
     op.create_table(
@@ -59,6 +60,7 @@ def upgrade() -> None:
     op.create_table(
         "offers",
         sa.Column("code_hash", sa.Text(), nullable=False),
+        sa.Column("offer_id", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=True),
         sa.Column("grants", sa.Text(), nullable=True),
         sa.Column("ttl_seconds", sa.Integer(), nullable=True),
@@ -66,7 +68,9 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.Float(), nullable=False),
         sa.Column("consumed_at", sa.Float(), nullable=True),
         sa.Column("device_id", sa.Text(), nullable=True),
+        sa.Column("transport_hint", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("code_hash"),
+        sa.UniqueConstraint("offer_id"),
     )
     op.create_table(
         "once",
@@ -108,14 +112,6 @@ def upgrade() -> None:
         batch_op.create_index("turns_by_state", ["state"], unique=False)
 
     op.create_table(
-        "links",
-        sa.Column("device_id", sa.Text(), nullable=False),
-        sa.Column("instance", sa.Text(), nullable=False),
-        sa.Column("generation", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("device_id", "instance"),
-    )
-    op.create_table(
         "mailboxes",
         sa.Column("device_id", sa.Text(), nullable=False),
         sa.Column("epoch", sa.Text(), nullable=False),
@@ -151,6 +147,7 @@ def upgrade() -> None:
         sa.Column("last_seen_at", sa.Float(), nullable=True),
         sa.Column("revoked_at", sa.Float(), nullable=True),
         sa.Column("revoked_reason", sa.Text(), nullable=True),
+        sa.Column("transport_hint", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("session_id"),
     )
@@ -171,7 +168,6 @@ def downgrade() -> None:
 
     op.drop_table("outbox")
     op.drop_table("mailboxes")
-    op.drop_table("links")
     with op.batch_alter_table("turns", schema=None) as batch_op:
         batch_op.drop_index("turns_by_state")
 
@@ -185,6 +181,7 @@ def downgrade() -> None:
     op.drop_table("audit")
     with op.batch_alter_table("attempts", schema=None) as batch_op:
         batch_op.drop_index("attempts_of_address")
+        batch_op.drop_index("attempts_by_age")
 
     op.drop_table("attempts")
     # ### end Alembic commands ###

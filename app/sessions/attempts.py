@@ -1,0 +1,126 @@
+"""Limits on guessing: wrong pairing codes and wrong tokens, counted by address in the database.
+
+The database decides, in the transaction that also tries the code, so a burst of guesses gains nothing. Memory holds a
+copy of the few addresses that have attempts or a block, so that an upgrade or a good token costs no query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from app.clock import Clock
+from app.db import Database, Tx
+from app.errors import RateLimited
+from app.sessions import store
+from app.sessions.address import Address
+
+Kind = Literal["code", "token"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`most` failures within `window` seconds block the address for `block` seconds."""
+
+    most: int
+    window: float
+    block: float
+
+
+# Somebody who types a code errs more often than a client that sends its token.
+LIMITS: dict[Kind, Limit] = {"code": Limit(10, 60, 120), "token": Limit(5, 60, 300)}
+_KEEP = max(limit.window for limit in LIMITS.values())
+
+
+class Attempts:
+    """Only what matches nothing is a failure: an expired or revoked token of ours is none."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+        self._counted: set[tuple[str, str]] = set()
+        self._blocks: dict[tuple[str, str], float] = {}
+        self._loaded = False
+
+    async def blocked(self, kind: Kind, address: Address) -> int | None:
+        """Seconds that this address is still blocked for, or None."""
+        if not self._loaded:
+            # What was committed meanwhile is in memory already, and newer than what was read.
+            counted, blocks = await self._db.read(store.attempts_and_blocks)
+            self._counted |= counted
+            self._blocks = blocks | self._blocks
+            self._loaded = True
+        if not self._blocks:
+            return None
+        until = self._blocks.get((kind, address.key))
+        left = 0.0 if until is None else until - self._clock.now()
+        if until is not None and left <= 0:
+            del self._blocks[kind, address.key]
+        return math.ceil(left) if left > 0 else None
+
+    async def admit_upgrade(self, address: Address) -> None:
+        """Raises RateLimited. A block of either kind closes the door, but never on an address that may be many."""
+        if not address.may_be_many:
+            await self._refuse(("code", "token"), address)
+
+    async def admit_token(self, address: Address) -> None:
+        """Before a token is tried. Raises RateLimited."""
+        if not address.may_be_many:
+            await self._refuse(("token",), address)
+
+    async def _refuse(self, kinds: tuple[Kind, ...], address: Address) -> None:
+        waits = [wait for kind in kinds if (wait := await self.blocked(kind, address)) is not None]
+        if waits:
+            raise RateLimited(retry_after=max(waits))
+
+    async def failed(self, kind: Kind, address: Address) -> None:
+        """A token, or a code, that matches nothing. While blocked it costs no write."""
+        if await self.blocked(kind, address) is None:
+            await self._db.write(lambda tx: self.count(tx, kind, address))
+
+    async def succeeded(self, kind: Kind, address: Address) -> None:
+        """Forget this address's failures. Where others may share it, their failures stay."""
+        if self._counted and not address.may_be_many and (kind, address.key) in self._counted:
+            await self._db.write(lambda tx: self.forget(tx, kind, address))
+
+    # inside a work
+
+    def admit_code(self, tx: Tx, address: Address) -> None:
+        """Before a code is tried. Raises RateLimited, also for an address that may be many."""
+        now = self._clock.now()
+        blocks = store.blocks_of(tx, address.key, now)
+        ends = [end for kind, end in blocks.items() if kind == "code" or not address.may_be_many]
+        if ends:
+            raise RateLimited(retry_after=math.ceil(max(ends) - now))
+
+    def count(self, tx: Tx, kind: Kind, address: Address) -> None:
+        limit, now, entry = LIMITS[kind], self._clock.now(), (kind, address.key)
+        if store.count_attempt(tx, *entry, now=now, window=limit.window, keep=_KEEP) < limit.most:
+            tx.after_commit(lambda: self._counted.add(entry))
+        else:
+            until = now + limit.block
+            store.block(tx, *entry, until, now)
+            tx.after_commit(self._remember_block(entry, until))
+
+    def forget(self, tx: Tx, kind: Kind, address: Address) -> None:
+        entry = (kind, address.key)
+        store.forget_attempts(tx, *entry)
+        tx.after_commit(lambda: self._counted.discard(entry))
+
+    def lift(self, tx: Tx, kind: Kind) -> None:
+        """For everybody: the operator is about to pair a phone."""
+        store.lift(tx, kind)
+        tx.after_commit(lambda: self._lifted(kind))
+
+    def _remember_block(self, entry: tuple[Kind, str], until: float) -> Callable[[], None]:
+        def remember() -> None:
+            self._counted.discard(entry)
+            self._blocks[entry] = until
+
+        return remember
+
+    def _lifted(self, kind: Kind) -> None:
+        self._counted = {entry for entry in self._counted if entry[0] != kind}
+        self._blocks = {entry: until for entry, until in self._blocks.items() if entry[0] != kind}

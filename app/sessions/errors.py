@@ -1,0 +1,66 @@
+"""Why a credential was refused."""
+
+from __future__ import annotations
+
+from app.errors import RelayError
+from app.wire import close
+
+
+class SessionRefused(RelayError):
+    """This session does not open anything."""
+
+    code = "session_refused"
+    http_status = 401
+    close_code = close.CREDENTIAL_REFUSED
+
+
+class SessionUnknown(SessionRefused):
+    """There is no such session; pair again."""
+
+    code = "session_unknown"
+
+
+class TokenRejected(SessionUnknown):
+    """This is not a token of this relay; pair again."""
+
+    # The same code outside: a client has the same thing to do. Apart inside, because only this one is a guess.
+
+
+class SessionExpired(SessionRefused):
+    """The session has ended; pair again."""
+
+    code = "session_expired"
+
+
+class SessionRevoked(SessionRefused):
+    """The session was revoked; pair again."""
+
+    code = "session_revoked"
+
+
+class SessionPrefixAmbiguous(RelayError):
+    """More than one session begins like this."""
+
+    code = "session_prefix_ambiguous"
+    http_status = 409
+
+
+class NotYours(RelayError):
+    """A device may change its own session only."""
+
+    code = "not_yours"
+    http_status = 403
+
+
+class MoreThanGranted(RelayError):
+    """Only the operator may extend a session."""
+
+    code = "more_than_granted"
+    http_status = 403
+
+
+class GrantUnknown(RelayError):
+    """There is no such grant."""
+
+    code = "grant_unknown"
+    http_status = 400

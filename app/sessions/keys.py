@@ -1,0 +1,74 @@
+"""The keys that sign session tokens: `session-keys.json`, kid → Ed25519, used for nothing else.
+
+The one with the highest number signs, all verify. So a file with one more key is a rotation, and taking one out ends
+its sessions. Numbers, not times: home servers' clocks jump.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from app.errors import Misconfigured
+from app.sessions.files import read_or_make
+
+FILE = "session-keys.json"
+
+
+class SessionKeys:
+    """`kid` and `private` sign; `public` has every key by its kid."""
+
+    def __init__(self, kid: str, private: Ed25519PrivateKey, public: dict[str, Ed25519PublicKey]) -> None:
+        self.kid = kid
+        self.private = private
+        self.public = public
+
+    @classmethod
+    def load(cls, data_dir: Path) -> Self:
+        """Makes the file on first start. Raises Misconfigured for one that holds anything else."""
+        path = data_dir / FILE
+        found = _parse(path, read_or_make(path, _fresh))
+        newest = max(found, key=lambda kid: (found[kid][0], kid))
+        return cls(newest, found[newest][1], {kid: key.public_key() for kid, (_, key) in found.items()})
+
+
+def _fresh() -> bytes:
+    key = Ed25519PrivateKey.generate()
+    kid = hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]
+    seed = base64.urlsafe_b64encode(key.private_bytes_raw()).decode()
+    return orjson.dumps({kid: {"number": 1, "key": seed}}, option=orjson.OPT_INDENT_2)
+
+
+def _parse(path: Path, content: bytes) -> dict[str, tuple[int, Ed25519PrivateKey]]:
+    try:
+        entries = orjson.loads(content)
+        if not isinstance(entries, dict) or not entries:
+            raise ValueError("it must be an object with at least one key")
+        return {kid: _key(kid, entry) for kid, entry in entries.items()}
+    except ValueError as exc:
+        reason = "it is not JSON" if isinstance(exc, orjson.JSONDecodeError) else exc
+        raise Misconfigured(
+            f"{path}: {reason}. Restore it from a backup, or delete it and pair every device again"
+        ) from None
+
+
+def _key(kid: str, entry: Any) -> tuple[int, Ed25519PrivateKey]:
+    """Raises ValueError, which never repeats the key."""
+    if not kid or not isinstance(entry, dict):
+        raise ValueError("each kid must map to an object")
+    number, seed = entry.get("number"), entry.get("key")
+    if type(number) is not int or not isinstance(seed, str):
+        raise ValueError(f"key {kid!r} needs number (an integer) and key (base64url)")
+    try:
+        raw = base64.b64decode(seed + "=" * (-len(seed) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"key {kid!r} is not base64url") from None
+    if len(raw) != 32:
+        raise ValueError(f"key {kid!r} is {len(raw)} bytes long, an Ed25519 key has 32")
+    return number, Ed25519PrivateKey.from_private_bytes(raw)

@@ -1,0 +1,315 @@
+"""Who may speak: a session of a paired device, until it expires or is revoked.
+
+The row decides, the token only names it. Verdicts are cached for a few seconds, and dropped when a session changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from app.audit import store as audit
+from app.clock import Clock
+from app.db import Database, Tx
+from app.errors import NotFound, RelayError
+from app.sessions import grants as rules
+from app.sessions import store, tokens
+from app.sessions.address import Address
+from app.sessions.attempts import Attempts
+from app.sessions.errors import (
+    GrantUnknown,
+    MoreThanGranted,
+    NotYours,
+    SessionExpired,
+    SessionPrefixAmbiguous,
+    SessionRefused,
+    SessionRevoked,
+    SessionUnknown,
+    TokenRejected,
+)
+from app.sessions.keys import SessionKeys
+from app.sessions.store import Device, Session
+from app.settings import SessionSettings
+
+CACHED_S = 5.0
+MAX_CACHED = 10_000  # verdicts; about 1 KiB each
+SEEN_S = 60.0  # "last seen" is written at most this often: it is for people
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whom a frame or a request comes from. Grants: name → Unix seconds, or None for never."""
+
+    session_id: str
+    device_id: str
+    grants: Mapping[str, float | None]
+    expires_at: float | None
+    transport_hint: str | None = None
+
+    @property
+    def prefix(self) -> str:
+        return self.session_id[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to change; fields that are not named in `given` stay."""
+
+    ttl: int | None = None  # seconds from now, None = never
+    grants: rules.Seconds | None = None
+    name: str | None = None
+    ttl_given: bool = False
+
+
+@dataclass(slots=True)
+class _Verdict:
+    principal: Principal
+    until: float  # monotonic
+
+
+class Sessions:
+    """`on_revoked(session_id, reason)` and `on_changed(session_id, grants)` run on the loop right after the commit."""
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        keys: SessionKeys,
+        attempts: Attempts,
+        settings: SessionSettings,
+        *,
+        on_revoked: Callable[[str, str], None] = lambda session_id, reason: None,
+        on_changed: Callable[[str, rules.Expiries], None] = lambda session_id, grants: None,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._keys = keys
+        self._attempts = attempts
+        self.default_ttl = settings.session_ttl
+        self._on_revoked = on_revoked
+        self._on_changed = on_changed
+        self._verdicts: dict[bytes, _Verdict] = {}
+        self._changes = 0  # a read that began before the last change may not be cached
+
+    # tokens
+
+    def issue(
+        self,
+        tx: Tx,
+        device_id: str,
+        grants_seconds: rules.Seconds | None,
+        ttl: int | None,
+        now: float,
+        *,
+        replace: bool = False,
+        hint: str | None = None,
+    ) -> tuple[Principal, str]:
+        """A session of an existing device, and its token. `replace` ends its other ones; `ttl` None never ends."""
+        if replace:
+            for old in store.live_sessions_of(tx, device_id, now):
+                self._end(tx, old.session_id, "replaced", now)
+        ends = rules.expiry(ttl, now)
+        granted = rules.expiries(grants_seconds, ends, now)
+        session_id = secrets.token_hex(16)
+        store.add_session(tx, session_id, device_id, grants=granted, expires_at=ends, hint=hint, now=now)
+        token = tokens.sign(self._keys, session_id=session_id, device_id=device_id, now=now)
+        return Principal(session_id, device_id, granted, ends, hint), token
+
+    async def verify(self, token: str) -> Principal:
+        """Raises TokenRejected for what matches nothing, else SessionUnknown, SessionExpired, SessionRevoked."""
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        verdict = self._verdicts.get(digest)
+        if verdict is not None and verdict.until > self._clock.monotonic():
+            _check_end(verdict.principal.expires_at, self._clock.now())
+            return verdict.principal
+        session_id, device_id = tokens.read(self._keys, token)
+        changes = self._changes
+        session = await self._db.read(lambda tx: store.session(tx, session_id))
+        if session is None or session.device_id != device_id:
+            raise SessionUnknown()
+        principal = self._judge(session)
+        if changes == self._changes:
+            self._remember(digest, principal)
+        await self._note_seen(session)
+        return principal
+
+    async def verify_from(self, token: str, address: Address) -> Principal:
+        """`verify`, within the limits on guessing from one address. Raises RateLimited too."""
+        await self._attempts.admit_token(address)
+        try:
+            principal = await self.verify(token)
+        except TokenRejected:
+            await self._attempts.failed("token", address)
+            raise
+        await self._attempts.succeeded("token", address)
+        return principal
+
+    async def recheck(self, session_ids: Iterable[str]) -> dict[str, Principal | RelayError]:
+        """What each of these sessions may now; one query. For sockets that stay open."""
+        asked = list(dict.fromkeys(session_ids))
+        rows = await self._db.read(lambda tx: store.sessions_by_id(tx, asked)) if asked else []
+        found: dict[str, Principal | RelayError] = {session_id: SessionUnknown() for session_id in asked}
+        for session in rows:
+            try:
+                found[session.session_id] = self._judge(session)
+            except SessionRefused as exc:
+                found[session.session_id] = exc
+        return found
+
+    def _judge(self, session: Session) -> Principal:
+        if session.revoked_at is not None:
+            raise SessionRevoked("this device was paired again" if session.revoked_reason == "replaced" else "")
+        _check_end(session.expires_at, self._clock.now())
+        return _principal(session)
+
+    def _remember(self, digest: bytes, principal: Principal) -> None:
+        if len(self._verdicts) >= MAX_CACHED:
+            now = self._clock.monotonic()
+            self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if verdict.until > now}
+            if len(self._verdicts) >= MAX_CACHED:
+                self._verdicts.clear()
+        self._verdicts[digest] = _Verdict(principal, self._clock.monotonic() + CACHED_S)
+
+    async def _note_seen(self, session: Session) -> None:
+        now = self._clock.now()
+        if session.last_seen_at is None or abs(now - session.last_seen_at) >= SEEN_S:
+            with suppress(RelayError):  # a full disk stops nobody from reading
+                await self._db.write(lambda tx: store.seen(tx, session.session_id, session.device_id, now))
+
+    # the owner's view
+
+    async def list(self) -> Sequence[Session]:
+        """Live sessions, the most recently seen first."""
+        return await self._db.read(lambda tx: store.live_sessions(tx, self._clock.now()))
+
+    async def devices(self) -> Sequence[tuple[Device, Sequence[Session]]]:
+        """Every device with its live sessions."""
+        devices, sessions = await self._db.read(
+            lambda tx: (store.devices(tx), store.live_sessions(tx, self._clock.now()))
+        )
+        return [(device, [s for s in sessions if s.device_id == device.device_id]) for device in devices]
+
+    async def revoke(self, prefix: str, *, actor: str) -> str:
+        """The id of the session that ended. Raises NotFound, SessionPrefixAmbiguous."""
+
+        def work(tx: Tx) -> str:
+            now = self._clock.now()
+            session = _find(tx, prefix, now)
+            self._end(tx, session.session_id, "revoked", now)
+            audit.record(
+                tx, at=now, actor=actor, action="session.revoked", subject=session.prefix, device_id=session.device_id
+            )
+            return session.session_id
+
+        return await self._db.write(work)
+
+    async def reduce(self, prefix: str, change: Change, *, by: Principal) -> Session:
+        """A device lessens its own session. A grant above its ceiling stays: the phone's clock may lag.
+
+        Raises NotFound, SessionPrefixAmbiguous, NotYours, GrantUnknown, MoreThanGranted.
+        """
+
+        def limit(session: Session, now: float) -> tuple[Mapping[str, float | None], float | None]:
+            if session.session_id != by.session_id:
+                raise NotYours("cannot modify another session")
+            ends = session.expires_at
+            if change.ttl_given:
+                ends = rules.expiry(change.ttl, now)
+                if rules.earlier(ends, session.expires_at) != ends:
+                    raise MoreThanGranted("operator approval required to extend session")
+            granted = dict(session.grants)
+            for name, seconds in (change.grants or {}).items():
+                if name not in granted:
+                    raise GrantUnknown(f"unknown grant {name!r}")
+                granted[name] = rules.earlier(granted[name], rules.expiry(seconds, now))
+            return granted, ends
+
+        return await self._alter(prefix, limit, name=None, actor=by.prefix)
+
+    async def alter(self, prefix: str, change: Change, *, actor: str = "operator") -> Session:
+        """The operator may name a device and give or extend any grant.
+
+        Raises NotFound, SessionPrefixAmbiguous, GrantUnknown.
+        """
+
+        def set_(session: Session, now: float) -> tuple[Mapping[str, float | None], float | None]:
+            ends = rules.expiry(change.ttl, now) if change.ttl_given else session.expires_at
+            asked = rules.check(change.grants or {})
+            return {**session.grants, **{name: rules.expiry(s, now) for name, s in asked.items()}}, ends
+
+        return await self._alter(prefix, set_, name=change.name, actor=actor)
+
+    async def _alter(
+        self,
+        prefix: str,
+        decide: Callable[[Session, float], tuple[Mapping[str, float | None], float | None]],
+        *,
+        name: str | None,
+        actor: str,
+    ) -> Session:
+        def work(tx: Tx) -> Session:
+            now = self._clock.now()
+            session = _find(tx, prefix, now)
+            granted, ends = decide(session, now)
+            granted = rules.clamp(granted, ends)
+            store.change(tx, session.session_id, granted, ends)
+            if name is not None:
+                store.rename_device(tx, session.device_id, name)
+            changed = store.session(tx, session.session_id)
+            assert changed is not None
+            self._audit_change(tx, session, changed, actor, now)
+            tx.after_commit(lambda: self._changed(changed))
+            return changed
+
+        return await self._db.write(work)
+
+    def _audit_change(self, tx: Tx, before: Session, after: Session, actor: str, now: float) -> None:
+        grants = {name: end for name, end in after.grants.items() if before.grants.get(name, 0) != end}
+        if grants or before.expires_at != after.expires_at:
+            audit.record(
+                tx, at=now, actor=actor, action="session.changed", subject=after.prefix, device_id=after.device_id,
+                grants=grants, expires_at=after.expires_at,
+            )  # fmt: skip
+        if before.device_name != after.device_name:
+            audit.record(
+                tx, at=now, actor=actor, action="device.renamed", subject=after.device_id, name=after.device_name
+            )
+
+    def _end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
+        store.revoke(tx, session_id, reason, now)
+        tx.after_commit(lambda: self._ended(session_id, reason))
+
+    def _ended(self, session_id: str, reason: str) -> None:
+        self._drop_verdicts(session_id)
+        self._on_revoked(session_id, reason)
+
+    def _changed(self, session: Session) -> None:
+        self._drop_verdicts(session.session_id)
+        self._on_changed(session.session_id, session.grants)
+
+    def _drop_verdicts(self, session_id: str) -> None:
+        self._changes += 1
+        gone = [key for key, verdict in self._verdicts.items() if verdict.principal.session_id == session_id]
+        for key in gone:
+            del self._verdicts[key]
+
+
+def _find(tx: Tx, prefix: str, now: float) -> Session:
+    found = store.live_sessions_like(tx, prefix, now)
+    if not found:
+        raise NotFound(f"no session matches prefix '{prefix}'")
+    if len(found) > 1:
+        raise SessionPrefixAmbiguous(f"prefix '{prefix}' matches more than one session")
+    return found[0]
+
+
+def _principal(session: Session) -> Principal:
+    return Principal(session.session_id, session.device_id, session.grants, session.expires_at, session.transport_hint)
+
+
+def _check_end(expires_at: float | None, now: float) -> None:
+    if expires_at is not None and now >= expires_at:
+        raise SessionExpired()

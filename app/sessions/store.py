@@ -1,0 +1,198 @@
+"""SQL of devices, sessions, attempts and blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+from sqlalchemy import bindparam, text
+
+from app.db import Tx
+from app.sessions.grants import Expiries
+
+_PREFIX = re.compile(r"[0-9a-f]{1,32}")
+
+_PUT_DEVICE = text(
+    "INSERT INTO devices (device_id, name, about, created_at, last_seen_at) "
+    "VALUES (:device, :name, :about, :now, :now) "
+    "ON CONFLICT (device_id) DO UPDATE SET name = excluded.name, about = excluded.about, last_seen_at = :now"
+)
+_DEVICE_NAME = text("SELECT name FROM devices WHERE device_id = :device")
+_RENAME = text("UPDATE devices SET name = :name WHERE device_id = :device")
+_DEVICES = text("SELECT device_id, name, about, created_at, last_seen_at FROM devices ORDER BY created_at, device_id")
+_ADD = text(
+    "INSERT INTO sessions (session_id, device_id, grants, created_at, expires_at, last_seen_at, transport_hint) "
+    "VALUES (:session, :device, :grants, :now, :expires_at, :now, :hint)"
+)
+_SELECT = (
+    "SELECT s.session_id, s.device_id, s.grants, s.created_at, s.expires_at, s.last_seen_at, s.revoked_at, "
+    "s.revoked_reason, s.transport_hint, d.name, d.about FROM sessions s JOIN devices d USING (device_id) "
+)
+_LIVE = "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) "
+_ONE = text(_SELECT + "WHERE s.session_id = :session")
+_SOME = text(_SELECT + "WHERE s.session_id IN :sessions").bindparams(bindparam("sessions", expanding=True))
+_ALL_LIVE = text(_SELECT + "WHERE " + _LIVE + "ORDER BY s.last_seen_at DESC, s.session_id")
+_LIKE = text(
+    _SELECT + "WHERE s.session_id >= :prefix AND s.session_id < :after AND " + _LIVE + "ORDER BY s.session_id LIMIT 2"
+)
+_LIVE_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND " + _LIVE + "ORDER BY s.session_id")
+_REVOKE = text(
+    "UPDATE sessions SET revoked_at = :now, revoked_reason = :reason WHERE session_id = :session AND revoked_at IS NULL"
+)
+_CHANGE = text("UPDATE sessions SET grants = :grants, expires_at = :expires_at WHERE session_id = :session")
+_SEEN_SESSION = text("UPDATE sessions SET last_seen_at = :now WHERE session_id = :session")
+_SEEN_DEVICE = text("UPDATE devices SET last_seen_at = :now WHERE device_id = :device")
+
+_ADD_ATTEMPT = text("INSERT INTO attempts (kind, address, at) VALUES (:kind, :address, :now)")
+_COUNT = text("SELECT count(*) FROM attempts WHERE kind = :kind AND address = :address AND at > :since")
+_FORGET_OLD_ATTEMPTS = text("DELETE FROM attempts WHERE at <= :before")
+_FORGET_OLD_BLOCKS = text("DELETE FROM blocks WHERE until <= :now")
+_FORGET = text("DELETE FROM attempts WHERE kind = :kind AND address = :address")
+_COUNTED = text("SELECT DISTINCT kind, address FROM attempts")
+_BLOCK = text(
+    "INSERT INTO blocks (kind, address, until) VALUES (:kind, :address, :until) "
+    "ON CONFLICT (kind, address) DO UPDATE SET until = excluded.until"
+)
+_UNTIL = text("SELECT kind, until FROM blocks WHERE address = :address AND until > :now")
+_BLOCKS = text("SELECT kind, address, until FROM blocks")
+_LIFT_ATTEMPTS = text("DELETE FROM attempts WHERE kind = :kind")
+_LIFT_BLOCKS = text("DELETE FROM blocks WHERE kind = :kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A row, with the name and the self-description of its device."""
+
+    session_id: str
+    device_id: str
+    grants: Expiries
+    created_at: float
+    expires_at: float | None
+    last_seen_at: float | None
+    revoked_at: float | None
+    revoked_reason: str | None
+    transport_hint: str | None
+    device_name: str
+    about: Mapping[str, str]
+
+    @property
+    def prefix(self) -> str:
+        """How people and clients name a session: tokens all begin alike."""
+        return self.session_id[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    device_id: str
+    name: str
+    about: Mapping[str, str]
+    created_at: float
+    last_seen_at: float | None
+
+
+def _session(row: Sequence[Any]) -> Session:
+    values = list(row)
+    values[2], values[10] = orjson.loads(row[2]), orjson.loads(row[10])
+    return Session(*values)
+
+
+def put_device(tx: Tx, device_id: str, *, name: str, about: Mapping[str, str], now: float) -> None:
+    tx.execute(_PUT_DEVICE, {"device": device_id, "name": name, "about": orjson.dumps(about).decode(), "now": now})
+
+
+def device_name(tx: Tx, device_id: str) -> str | None:
+    row = tx.one(_DEVICE_NAME, {"device": device_id})
+    return None if row is None else cast("str", row[0])
+
+
+def rename_device(tx: Tx, device_id: str, name: str) -> None:
+    tx.execute(_RENAME, {"device": device_id, "name": name})
+
+
+def devices(tx: Tx) -> list[Device]:
+    return [Device(row[0], row[1], orjson.loads(row[2]), row[3], row[4]) for row in tx.all(_DEVICES)]
+
+
+def add_session(
+    tx: Tx, session_id: str, device_id: str, *, grants: Expiries, expires_at: float | None, hint: str | None, now: float
+) -> None:
+    values = {"session": session_id, "device": device_id, "grants": orjson.dumps(grants).decode()}
+    tx.execute(_ADD, values | {"expires_at": expires_at, "hint": hint, "now": now})
+
+
+def session(tx: Tx, session_id: str) -> Session | None:
+    row = tx.one(_ONE, {"session": session_id})
+    return None if row is None else _session(row)
+
+
+def sessions_by_id(tx: Tx, session_ids: Sequence[str]) -> list[Session]:
+    return [_session(row) for row in tx.all(_SOME, {"sessions": session_ids})]
+
+
+def live_sessions(tx: Tx, now: float) -> list[Session]:
+    """Most recently seen first."""
+    return [_session(row) for row in tx.all(_ALL_LIVE, {"now": now})]
+
+
+def live_sessions_like(tx: Tx, prefix: str, now: float) -> list[Session]:
+    """At most two: one is a match, two are an ambiguity."""
+    if not _PREFIX.fullmatch(prefix):
+        return []
+    return [_session(row) for row in tx.all(_LIKE, {"prefix": prefix, "after": prefix + "g", "now": now})]
+
+
+def live_sessions_of(tx: Tx, device_id: str, now: float) -> list[Session]:
+    return [_session(row) for row in tx.all(_LIVE_OF_DEVICE, {"device": device_id, "now": now})]
+
+
+def revoke(tx: Tx, session_id: str, reason: str, now: float) -> None:
+    tx.execute(_REVOKE, {"session": session_id, "reason": reason, "now": now})
+
+
+def change(tx: Tx, session_id: str, grants: Expiries, expires_at: float | None) -> None:
+    values = {"session": session_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at}
+    tx.execute(_CHANGE, values)
+
+
+def seen(tx: Tx, session_id: str, device_id: str, now: float) -> None:
+    tx.execute(_SEEN_SESSION, {"session": session_id, "now": now})
+    tx.execute(_SEEN_DEVICE, {"device": device_id, "now": now})
+
+
+# guessing
+
+
+def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float) -> int:
+    """Add one; the number in the window. What is older than `keep` seconds is forgotten, whoever it was."""
+    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - keep})
+    tx.execute(_ADD_ATTEMPT, {"kind": kind, "address": address, "now": now})
+    row = tx.one(_COUNT, {"kind": kind, "address": address, "since": now - window})
+    return row[0] if row is not None else 0
+
+
+def block(tx: Tx, kind: str, address: str, until: float, now: float) -> None:
+    tx.execute(_FORGET_OLD_BLOCKS, {"now": now})
+    tx.execute(_BLOCK, {"kind": kind, "address": address, "until": until})
+    forget_attempts(tx, kind, address)
+
+
+def blocks_of(tx: Tx, address: str, now: float) -> dict[str, float]:
+    """Kind → until."""
+    return {row[0]: row[1] for row in tx.all(_UNTIL, {"address": address, "now": now})}
+
+
+def forget_attempts(tx: Tx, kind: str, address: str) -> None:
+    tx.execute(_FORGET, {"kind": kind, "address": address})
+
+
+def lift(tx: Tx, kind: str) -> None:
+    tx.execute(_LIFT_ATTEMPTS, {"kind": kind})
+    tx.execute(_LIFT_BLOCKS, {"kind": kind})
+
+
+def attempts_and_blocks(tx: Tx) -> tuple[set[tuple[str, str]], dict[tuple[str, str], float]]:
+    counted = {(row[0], row[1]) for row in tx.all(_COUNTED)}
+    return counted, {(row[0], row[1]): row[2] for row in tx.all(_BLOCKS)}
