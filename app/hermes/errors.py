@@ -1,0 +1,126 @@
+"""What can go wrong between the relay and Hermes, and how an answer of Hermes becomes one of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from app.errors import RelayError
+
+_SHOWN = 500  # characters of Hermes' own words
+
+
+class UpstreamError(RelayError):
+    layer = "upstream"
+    http_status = 502
+
+
+class UpstreamUnreachable(UpstreamError):
+    """Hermes cannot be reached."""
+
+    code = "upstream_unreachable"
+    http_status = 503
+    retryable = True
+
+
+class UpstreamAuthRequired(UpstreamError):
+    """Hermes does not accept the relay's key: set TALARIA_HERMES_API_KEY to its API_SERVER_KEY."""
+
+    code = "upstream_auth_required"
+
+
+class UpstreamRefused(UpstreamError):
+    """Hermes refused the request."""
+
+    code = "upstream_refused"
+
+
+class UpstreamFailed(UpstreamError):
+    """Hermes failed on the request."""
+
+    code = "upstream_failed"
+    retryable = True
+
+
+class UpstreamBusy(UpstreamError):
+    """Hermes has more to do than it takes; try again shortly."""
+
+    code = "upstream_busy"
+    http_status = 503
+    retryable = True
+
+
+class UpstreamInvalid(UpstreamError):
+    """Hermes answered with something that the relay does not understand."""
+
+    code = "upstream_invalid"
+
+
+class UpstreamOff(UpstreamError):
+    """No Hermes is configured: TALARIA_HERMES_API_URL is empty."""
+
+    code = "upstream_off"
+    http_status = 503
+
+
+class UpstreamInsecure(UpstreamError):
+    """The key of Hermes would travel in the clear."""
+
+    code = "upstream_insecure"
+
+
+class UpstreamUnsupported(UpstreamError):
+    """This Hermes does not offer what the request needs."""
+
+    code = "upstream_unsupported"
+
+
+class RouteMissing(UpstreamUnsupported):
+    """This Hermes has no such route."""
+
+
+class SessionNotFound(UpstreamError):
+    """Hermes has no such conversation."""
+
+    code = "session_not_found"
+    http_status = 404
+
+
+class StreamBroken(UpstreamError):
+    """The stream from Hermes ended before its end."""
+
+    code = "upstream_stream_broken"
+    retryable = True
+
+
+def refusal_of(status: int, body: bytes, retry_after: str | None = None) -> UpstreamError:
+    """The error for an HTTP status that is no success."""
+    code, said = _error_in(body)
+    if status == 401:
+        return UpstreamAuthRequired()
+    if status == 404 and code == "session_not_found":
+        return SessionNotFound()
+    if status in (404, 405) and not code:
+        return RouteMissing()
+    words = f"{said[:_SHOWN]} (HTTP {status})" if said else f"HTTP {status}"
+    if status in (429, 503):
+        seconds = int(retry_after) if retry_after and retry_after.isdecimal() else None
+        return UpstreamBusy(f"Hermes is busy: {words}", retry_after=seconds)
+    if status >= 500:
+        return UpstreamFailed(f"Hermes failed: {words}")
+    if 300 <= status < 400:
+        return UpstreamRefused("Hermes answered with a redirect: TALARIA_HERMES_API_URL is not its API server")
+    return UpstreamRefused(f"Hermes refused: {words}")
+
+
+def _error_in(body: bytes) -> tuple[str, str]:
+    """Code and message of Hermes' error envelope, which some routes shorten to a string."""
+    try:
+        answer: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return "", ""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict):
+        return str(error.get("code") or ""), str(error.get("message") or "")
+    return "", error if isinstance(error, str) else ""

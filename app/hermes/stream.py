@@ -1,0 +1,176 @@
+"""One POST whose answer is a stream of events: HTTP/1.1 on a connection of its own.
+
+Events go to the sink in the read callback itself: no task is woken for them (deploy/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import httptools
+
+from app.errors import RelayError
+from app.hermes.errors import StreamBroken, UpstreamInvalid, UpstreamUnreachable, refusal_of
+from app.hermes.routes import Route
+from app.wire.sse import SseEvent, SseSplitter
+
+Sink = Callable[[list[SseEvent]], None]
+
+CONNECT_S = 5.0
+SILENCE_S = 120.0  # Hermes sends a comment after 30 s without events; noticed within twice this
+READ_BYTES = 64 * 1024  # bounds how long one busy stream holds the loop
+MAX_REFUSAL = 64 * 1024  # bytes kept of an answer that is no stream
+
+
+async def post_events(
+    route: Route, path: str, body: bytes, sink: Sink, *, opened: Callable[[], None], silence_s: float = SILENCE_S
+) -> None:
+    """Returns when the answer is complete. `opened` is called once Hermes has accepted.
+
+    Raises UpstreamUnreachable if nothing was sent, the error of a refusing status, StreamBroken if the answer broke
+    off, UpstreamInvalid if it is no stream of events, and whatever the sink raises.
+    """
+    exchange = _Exchange(_request(route, path, body), sink, opened, silence_s)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            await asyncio.get_running_loop().create_connection(
+                lambda: exchange, route.host, route.port, ssl=_tls() if route.tls else None
+            )
+    except (OSError, TimeoutError) as exc:
+        raise UpstreamUnreachable(detail=type(exc).__name__) from exc
+    try:
+        await exchange.ended
+    finally:
+        exchange.close()
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _request(route: Route, path: str, body: bytes) -> bytes:
+    headers: Mapping[str, str] = {
+        "Host": route.host_header,
+        "User-Agent": "talaria",
+        "Accept": "text/event-stream",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+    } | route.headers
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST {route.prefix}{path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+class _Exchange(asyncio.BufferedProtocol):
+    """One request and its answer. `ended` says how it went."""
+
+    def __init__(self, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._request, self._sink, self._opened = request, sink, opened
+        self._silence_s = silence_s
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._parser = httptools.HttpResponseParser(self)
+        self._events = SseSplitter()
+        self._parts: list[bytes] = []
+        self._headers: dict[bytes, bytes] = {}
+        self._status = 0
+        self._heard = False
+        self._accepted = False
+        self._complete = False
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(self._request)
+        self._watch_silence()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard = True
+        if self.ended.done():
+            return
+        try:
+            self._parser.feed_data(self._buffer[:nbytes])
+            if self._status >= 200 and not self._accepted:
+                self._accept()
+            if self._parts:
+                self._take(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
+        except httptools.HttpParserError as exc:
+            self._end(UpstreamInvalid(detail=type(exc).__name__))
+        except Exception as exc:  # the sink's too: it belongs to who waits, not to the event loop
+            self._end(exc)
+        if self._complete:
+            self._end(None if self._status == 200 else self._refusal())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(StreamBroken(detail=type(exc).__name__ if exc else "closed by Hermes"))
+
+    # httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+
+    def on_body(self, part: bytes) -> None:
+        self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        self._complete = self._status >= 200
+
+    # ours
+
+    def _accept(self) -> None:
+        self._accepted = True
+        if self._status == 200:
+            if not self._headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+                raise UpstreamInvalid("Hermes answered with no stream of events")
+            self._opened()
+
+    def _take(self, chunk: bytes) -> None:
+        if self._status != 200:
+            self._parts[:] = [chunk[:MAX_REFUSAL]]
+            return
+        self._parts.clear()
+        if events := self._events.feed(chunk):
+            self._sink(events)
+
+    def _refusal(self) -> RelayError:
+        retry_after = self._headers.get(b"retry-after", b"").decode("latin-1")
+        return refusal_of(self._status, b"".join(self._parts), retry_after)
+
+    def _watch_silence(self) -> None:
+        self._timer = self._loop.call_later(self._silence_s, self._check_silence)
+
+    def _check_silence(self) -> None:
+        if not self._heard:
+            self._end(StreamBroken("Hermes went silent"))
+            return
+        self._heard = False
+        self._watch_silence()
+
+    def _end(self, error: Exception | None) -> None:
+        if self.ended.done():
+            return
+        if error is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(error)
