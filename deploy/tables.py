@@ -27,17 +27,12 @@ def import_everything() -> None:
 
 
 def errors() -> str:
-    rows = {
-        cls.code: (
-            f"`{cls.code}`",
-            str(cls.http_status),
-            cls.layer,
-            "yes" if cls.retryable else "no",
-            str(cls.close_code or ""),
-            _first_line(cls.__doc__),
-        )
-        for cls in _subclasses(RelayError)
-    }
+    rows: dict[str, tuple[str, ...]] = {}
+    for cls in _subclasses(RelayError):
+        close, retry = str(cls.close_code or ""), "yes" if cls.retryable else "no"
+        # The first with a code explains it: a subclass without one of its own looks the same from outside.
+        meaning = _first_line(cls.__doc__)
+        rows.setdefault(cls.code, (f"`{cls.code}`", str(cls.http_status), cls.layer, retry, close, meaning))
     return _table(("code", "HTTP", "layer", "retry", "close", "meaning"), [rows[code] for code in sorted(rows)])
 
 
