@@ -51,6 +51,11 @@ def client_address(
     return Address(str(ip), may_be_many=True)
 
 
+def is_from(peer: str | None, networks: Sequence[Network]) -> bool:
+    ip = _parse(peer or "")
+    return ip is not None and _is_in(ip, networks)
+
+
 def _chains(headers: Iterable[tuple[bytes, bytes]]) -> tuple[list[str], list[str]]:
     """The hops that X-Forwarded-For and Forwarded name, nearest last."""
     plain: list[str] = []

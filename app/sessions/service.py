@@ -92,7 +92,9 @@ class Sessions:
         self._on_revoked = on_revoked
         self._on_changed = on_changed
         self._verdicts: dict[bytes, _Verdict] = {}
-        self._changes = 0  # a read that began before the last change may not be cached
+        # Counts ends and changes. What was read before one may be out of date: it is not cached, and a link that was
+        # authenticated meanwhile is to be rechecked.
+        self.changes = 0
 
     # tokens
 
@@ -126,12 +128,12 @@ class Sessions:
             _check_end(verdict.principal.expires_at, self._clock.now())
             return verdict.principal
         session_id, device_id = tokens.read(self._keys, token)
-        changes = self._changes
+        changes = self.changes
         session = await self._db.read(lambda tx: store.session(tx, session_id))
         if session is None or session.device_id != device_id:
             raise SessionUnknown()
         principal = self._judge(session)
-        if changes == self._changes:
+        if changes == self.changes:
             self._remember(digest, principal)
         await self._note_seen(session)
         return principal
@@ -291,7 +293,7 @@ class Sessions:
         self._on_changed(session.session_id, session.grants)
 
     def _drop_verdicts(self, session_id: str) -> None:
-        self._changes += 1
+        self.changes += 1
         gone = [key for key, verdict in self._verdicts.items() if verdict.principal.session_id == session_id]
         for key in gone:
             del self._verdicts[key]

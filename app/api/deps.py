@@ -1,0 +1,114 @@
+"""Who calls: the operator, a paired device, or (where the operator allows it) a tool on this host."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from app.api.edge import LOOPBACK, client, header_values, names_us
+from app.api.errors import BearerRequired, DeviceRequired, OperatorRequired
+from app.bootstrap import Relay
+from app.sessions.errors import SessionRefused
+from app.sessions.service import Principal
+
+_FORWARDING = {
+    b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip", b"fastly-client-ip",
+    b"x-original-host", b"x-original-url",
+}  # fmt: skip
+_NEVER_A_TOOL = (b"x-forwarded", b"sec-fetch-", b"tailscale-", b"x-envoy-", b"cf-")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`device` None: the operator."""
+
+    device: Principal | None
+
+    @property
+    def actor(self) -> str:
+        """As the audit names it."""
+        return self.device.prefix if self.device else "operator"
+
+
+def relay(connection: HTTPConnection) -> Relay:
+    found: Relay = connection.app.state.relay
+    return found
+
+
+def bearer(connection: HTTPConnection) -> str | None:
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+async def operator(connection: HTTPConnection) -> Caller:
+    """The operator token and nothing else. Raises OperatorRequired, RateLimited."""
+    token, here = bearer(connection), relay(connection)
+    if token is not None and here.operator.matches(token):
+        return Caller(None)
+    if token is not None:
+        # A device's token is the wrong one here, but no guess: only what matches nothing counts.
+        with suppress(SessionRefused):
+            await here.sessions.verify_from(token, client(here, connection.scope)[0])
+    raise OperatorRequired()
+
+
+async def operator_or_host_tool(connection: HTTPConnection) -> Caller:
+    """For the routes that hermes-relay keeps for its own host."""
+    if "authorization" not in connection.headers and is_host_tool(relay(connection), connection.scope):
+        return Caller(None)
+    return await operator(connection)
+
+
+async def device(connection: HTTPConnection) -> Principal:
+    """A session token. Raises BearerRequired, DeviceRequired, SessionRefused, RateLimited."""
+    token, here = bearer(connection), relay(connection)
+    if token is None:
+        raise BearerRequired()
+    if here.operator.matches(token):
+        raise DeviceRequired()
+    return await here.sessions.verify_from(token, client(here, connection.scope)[0])
+
+
+async def device_or_operator(connection: HTTPConnection) -> Caller:
+    token = bearer(connection)
+    if token is not None and relay(connection).operator.matches(token):
+        return Caller(None)
+    return Caller(await device(connection))
+
+
+async def device_or_host_tool(connection: HTTPConnection) -> Caller:
+    """A device or the operator, and the tools that hermes-relay lets in without a token."""
+    if "authorization" not in connection.headers and is_host_tool(relay(connection), connection.scope):
+        return Caller(None)
+    return await device_or_operator(connection)
+
+
+def is_host_tool(relay: Relay, scope: Scope) -> bool:
+    """TALARIA_TRUST_LOOPBACK=1, and no sign at all of a browser, a proxy or a tunnel between the caller and us."""
+    peer = scope["client"][0] if scope.get("client") else None
+    names = {name for name, _ in scope["headers"]}
+    hosts, types = header_values(scope, b"host"), header_values(scope, b"content-type")
+    has_body = b"transfer-encoding" in names or header_values(scope, b"content-length") not in ([], ["0"])
+    is_json = len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json"
+    return (
+        relay.settings.server.trust_loopback
+        and peer in ("127.0.0.1", "::1")
+        and len(hosts) == 1
+        and names_us(hosts[0], frozenset(LOOPBACK))
+        and (is_json or not has_body)
+        and b"origin" not in names
+        and not names & _FORWARDING
+        and not any(name.startswith(_NEVER_A_TOOL) for name in names)
+    )
+
+
+OpenRelay = Annotated[Relay, Depends(relay)]
+Operator = Annotated[Caller, Depends(operator)]
+OperatorOrHostTool = Annotated[Caller, Depends(operator_or_host_tool)]
+Device = Annotated[Principal, Depends(device)]
+DeviceOrHostTool = Annotated[Caller, Depends(device_or_host_tool)]

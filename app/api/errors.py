@@ -1,0 +1,80 @@
+"""What goes wrong at the edge, and how an error looks over HTTP."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
+
+from app.errors import RelayError
+
+
+class HostUnknown(RelayError):
+    """This relay does not answer to that host name; TALARIA_PUBLIC_URL and TALARIA_ALLOWED_HOSTS say which it has."""
+
+    code = "host_unknown"
+    http_status = 421
+
+
+class OriginRefused(RelayError):
+    """A page of that origin may not use this relay; TALARIA_PUBLIC_URL says which origin may."""
+
+    code = "origin_refused"
+    http_status = 403
+
+
+class OperatorRequired(RelayError):
+    """This needs the operator token of the relay's data directory, as a bearer."""
+
+    code = "operator_required"
+    http_status = 401
+
+
+class BearerRequired(RelayError):
+    """Authorization: Bearer <session_token> required"""
+
+    code = "session_required"
+    http_status = 401
+
+
+class DeviceRequired(RelayError):
+    """This answers for a paired device; the operator is none."""
+
+    code = "device_required"
+    http_status = 403
+
+
+class BodyInvalid(RelayError):
+    """The body lacks a field or a field has the wrong type."""
+
+    code = "payload_invalid"
+    http_status = 400
+
+
+class BodyTooLarge(RelayError):
+    """The body is larger than this route takes."""
+
+    code = "body_too_large"
+    http_status = 413
+
+
+class NotSupported(RelayError):
+    """This version cannot do that."""
+
+    code = "not_supported"
+    http_status = 400
+
+
+def render(scope: Scope, error: RelayError, status: int | None = None) -> Response:
+    """`{"error": …}`, with the code in a header for those who read no body."""
+    body = {
+        "code": error.code, "message": error.message, "layer": error.layer, "retryable": error.retryable,
+        "request_id": scope.get("state", {}).get("request_id"),
+    }  # fmt: skip
+    return JSONResponse({"error": body}, status or error.http_status, headers_of(error))
+
+
+def headers_of(error: RelayError) -> dict[str, str]:
+    headers = {"X-Talaria-Error": error.code}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    return headers
