@@ -126,6 +126,11 @@ class Settings(_Group):
     logs: LogSettings = LogSettings()
 
 
+    def with_port(self, port: int) -> Settings:
+        """The port that 0 became: origins and links are made of it."""
+        return self.model_copy(update={"server": self.server.model_copy(update={"port": port})})
+
+
 class Setting(BaseModel):
     """One line of `talaria config` and of the configuration page."""
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from tests.relay import RunningRelay, running, settings_for
 from tests.requires import REQUIRE_ALL
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
+    """A relay with no agent behind it."""
+    async with running(settings_for(tmp_path)) as relay:
+        yield relay
+
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

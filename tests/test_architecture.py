@@ -17,7 +17,8 @@ LAYERS = """
     __main__
     cli
     demo
-    main server
+    server
+    main
     api mcp web
     bootstrap
     gateway
@@ -54,8 +55,8 @@ VENDORS = {
     "structlog": "logs/*",
     "typer": "cli/*",
     "uvicorn": "server demo/*",
-    "uvloop": "server",
-    "websockets": "hermes/*",
+    "uvloop": "server demo/*",
+    "websockets": "hermes/* server demo/*",
 }
 
 # What only one place may name, by its full name (`loop` stands for whatever ends in it), and who has it instead.

@@ -57,6 +57,13 @@ class BodyTooLarge(RelayError):
     http_status = 413
 
 
+class MethodNotAllowed(RelayError):
+    """There is something at this path, but not for this method."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
 class NotSupported(RelayError):
     """This version cannot do that."""
 

@@ -41,10 +41,10 @@ def refusal(error: RelayError, ref: str | None) -> bytes:
     return encode("system", "error", payload, id=ref)
 
 
-def receives(type_: str, model: type[BaseModel]) -> Callable[[H], H]:
+def receives(type_: str, model: type[BaseModel] | None) -> Callable[[H], H]:
     """Marks a method `(self, payload: model, call: Call) -> None`, plain or async, as the handler of a type.
 
-    A handler ends after its database work; what waits for an upstream or another frame runs as a task of its room.
+    Without a model the payload is passed as it came. A handler ends after its database work; what waits for an upstream or another frame runs as a task of its room.
     """
 
     def mark(handler: H) -> H:
@@ -61,7 +61,7 @@ class Channel:
     grant: ClassVar[str | None]  # None: open to every paired device
 
     @classmethod
-    def types(cls) -> dict[str, tuple[str, type[BaseModel]]]:
+    def types(cls) -> dict[str, tuple[str, type[BaseModel] | None]]:
         """Type → (method name, payload model)."""
         marked = (
             (name, getattr(getattr(cls, name), "__receives__", None)) for name in dir(cls) if not name.startswith("__")
@@ -81,10 +81,14 @@ class Dispatch:
 
     def __init__(self, channels: Iterable[Channel], clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[str, tuple[str | None, dict[str, tuple[Callable[..., Any], type[BaseModel]]]]] = {}
+        self._routes: dict[str, tuple[str | None, dict[str, tuple[Callable[..., Any], type[BaseModel] | None]]]] = {}
         for channel in channels:
-            handlers = {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
-            self._routes[channel.name] = (channel.grant, handlers)
+            self.add(channel)
+
+    def add(self, channel: Channel) -> None:
+        """A channel of this name that was there is replaced."""
+        handlers = {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
+        self._routes[channel.name] = (channel.grant, handlers)
 
     def __call__(self, frame: Envelope, peer: Peer) -> Awaitable[None] | None:
         """Runs a plain handler at once and returns the awaitable of an async one. Raises RelayError."""
@@ -98,6 +102,8 @@ class Dispatch:
         if handler is None:
             raise UnknownType(f"{frame.channel} has no type {frame.type!r}")
         function, model = handler
+        if model is None:
+            return function(frame.payload, Call(peer, frame))  # type: ignore[no-any-return]
         try:
             payload = model.model_validate(frame.payload)
         except ValidationError as exc:

@@ -40,3 +40,18 @@ class Peer(Protocol):
 
     def when_closed(self, callback: Callable[[bool], None]) -> None:
         """Once; the argument says whether the client closed cleanly (1000 or 1001)."""
+
+    def ring(self) -> None:
+        """Something was kept for this device."""
+
+    def acknowledge(self, epoch: str, seq: int) -> None:
+        """The client has everything up to `seq`."""
+
+    def replay(self, after: int | None) -> None:
+        """Send what was kept after `after` (default: after the last ack) again, then `synced`."""
+
+    def regrant(self, grants: Grants) -> None:
+        """The session's grants have changed."""
+
+    def end(self, code: int, reason: str) -> None:
+        """Close the link; returns at once."""

@@ -18,8 +18,8 @@ _NAME = re.compile(
     r"""
     (?<![\w.\-])([\w.\-]++)                       # the name; possessive, so that a long run is read once
     (?:
-        \\*["']?\]?\s{0,8} (?: =>? | :(?!//) ) \s{0,8}
-      | \\*["']\s{0,8},\s{0,8}(?=b?\\*["'])
+        (?:\\*["'])*+\]?\s{0,8} (?: =>? | :(?!//) ) \s{0,8}
+      | (?:\\*["'])++\s{0,8},\s{0,8}(?=b?\\*["'])
       | (?<=\w)>(?=[^\s<=])                       # <password>…
       | (?P<blank>(?<=\w)\s{1,8}(?=[^\s\-]))      # --token …
     )
@@ -66,20 +66,12 @@ def _value(text: str, at: int, name: str, lead: str) -> tuple[int, int, int]:
 
 
 def _quoted(text: str, opened: re.Match[str]) -> tuple[int, int, int]:
-    escapes, mark = opened[1], opened[2]
-    at = opened.end()
-    while (end := text.find(escapes + mark, at)) >= 0 and _is_escaped(text, end):
-        at = end + 1
-    end = len(text) if end < 0 else end
-    return opened.end(), end, min(len(text), end + len(escapes) + 1)
-
-
-def _is_escaped(text: str, at: int) -> bool:
-    """Whether a backslash, itself not escaped, stands before `at`."""
-    count = 0
-    while count < 16 and at - count > 0 and text[at - count - 1] == "\\":
-        count += 1
-    return count % 2 == 1
+    """At n backslashes (JSON in JSON) the mark that closes has n of them more than pairs of escaped ones."""
+    escapes, mark = len(opened[1]), opened[2]
+    for found in re.compile(rf"(\\*){mark}").finditer(text, opened.end()):
+        if len(found[1]) % (2 * escapes + 2) == escapes:
+            return opened.end(), found.end(1) - escapes, found.end()
+    return opened.end(), len(text), len(text)
 
 
 def _bracketed(text: str, at: int) -> int:

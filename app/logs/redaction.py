@@ -76,9 +76,10 @@ def register_secret(value: str) -> None:
 def clean_text(text: str, limit: int = MAX_TEXT, *, keep_lines: bool = False) -> str:
     """Without secrets and control characters, and no longer than about `limit`. Running it again changes nothing."""
     shown, rest = _cut(text, limit)
-    shown = _scrub(shown)
-    if "%" in shown and (decoded := unquote(unquote(shown))) != shown and (found := _scrub(decoded)) != decoded:
-        shown = found
+    shown = _known.sub(REDACTED, shown) if _known is not None else shown
+    decoded = unquote(unquote(shown)) if "%" in shown else shown
+    found = _scrub(decoded)
+    shown = found if found != decoded else _scrub(shown)  # what only decoding reveals is shown decoded
     shown = _CONTROL.sub(_escape_all_but_lines if keep_lines else _escape, shown)
     return f"{shown}… ({rest} more characters)" if rest else shown
 

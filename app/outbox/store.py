@@ -19,7 +19,7 @@ _OPEN = text(
     "ON CONFLICT (device_id) DO NOTHING"
 )
 _AUDIENCE = text("UPDATE mailboxes SET audience = 'all' WHERE device_id = :device AND audience <> 'all'")
-_STATE = text("SELECT epoch, head, acked FROM mailboxes WHERE device_id = :device")
+_STATE = text("SELECT epoch, head, acked, audience FROM mailboxes WHERE device_id = :device")
 _LISTENERS = text("SELECT device_id FROM mailboxes WHERE audience = 'all' ORDER BY device_id")
 _STORE = text(
     "INSERT INTO payloads (payload_id, channel, type, kind, body, created_at) "
@@ -42,6 +42,11 @@ class Mailbox:
     epoch: str
     head: int  # the last number given
     acked: int  # the last number the device has confirmed
+    audience: str  # none, messages or all
+
+    @property
+    def listens(self) -> bool:
+        return self.audience == "all"
 
 
 @dataclass(frozen=True, slots=True)

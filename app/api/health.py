@@ -1,0 +1,40 @@
+"""Is it alive, is it ready, and what stands behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse
+
+from app import __version__
+from app.bootstrap import Relay
+from app.errors import RelayError
+
+router = APIRouter(tags=["health"])
+
+
+@router.api_route("/health", methods=["GET", "HEAD"])
+async def health() -> dict[str, str]:
+    """The probe of the apps: cheap, and the same whatever the upstreams do."""
+    return {"status": "ok", "version": __version__, "platform": "talaria"}
+
+
+@router.api_route("/livez", methods=["GET", "HEAD"])
+async def livez() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@router.api_route("/readyz", methods=["GET", "HEAD"])
+async def readyz(request: Request) -> JSONResponse:
+    """503 while nothing can be stored, or while draining. Upstreams are listed and never decide."""
+    relay: Relay = request.app.state.relay
+    body: dict[str, Any] = {"status": "ready", "database": "ok", "upstream": relay.upstream()}
+    if relay.db.full:
+        try:
+            await relay.db.check_writable()
+        except RelayError as exc:
+            body |= {"status": "not_ready", "database": exc.code}
+    if relay.gateway.draining:
+        body["status"] = "draining"
+    return JSONResponse(body, 200 if body["status"] == "ready" else 503)

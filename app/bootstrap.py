@@ -1,0 +1,108 @@
+"""The composition root: opens every room in order and closes them in reverse. Importing a module does nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.channels.base import Dispatch
+from app.channels.system import System
+from app.clock import Clock
+from app.db import Database, open_database
+from app.db.meta import relay_id
+from app.delivery.acks import Acks
+from app.delivery.hub import Hub
+from app.errors import Misconfigured
+from app.gateway.auth import Authenticator, Facts
+from app.gateway.gateway import Gateway
+from app.gateway.limits import Limits
+from app.pairing.service import Pairing
+from app.sessions.attempts import Attempts
+from app.sessions.keys import SessionKeys
+from app.sessions.operator import OperatorToken
+from app.sessions.service import Sessions
+from app.settings import Settings
+from app.tasks import Supervisor
+
+
+class Hermes:
+    def states(self): return {}
+class Turns:
+    def running(self, d): return []
+    def attach(self, p): pass
+    async def recover(self): pass
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """An open relay: what the edges may use."""
+
+    settings: Settings
+    clock: Clock
+    db: Database
+    tasks: Supervisor
+    hub: Hub
+    operator: OperatorToken
+    attempts: Attempts
+    sessions: Sessions
+    pairing: Pairing
+    authenticator: Authenticator
+    gateway: Gateway
+    hermes: Hermes
+    turns: Turns
+
+    def upstream(self) -> dict[str, Any]:
+        return self.hermes.states()
+
+    async def drain(self) -> None:
+        await self.gateway.drain()
+
+
+@asynccontextmanager
+async def open_relay(
+    settings: Settings, *, clock: Clock | None = None, limits: Limits | None = None
+) -> AsyncIterator[Relay]:
+    """The keywords are what tests may replace. Raises Misconfigured."""
+    clock, limits = clock or Clock(), limits or Limits()
+    data_dir = _open_data_dir(settings.server.data_dir)
+    async with AsyncExitStack() as stack:
+        db = await stack.enter_async_context(open_database(settings.server.sqlite_url()))
+        tasks = await stack.enter_async_context(Supervisor())
+        hub = Hub()
+        acks = Acks(db, tasks)
+        stack.push_async_callback(acks.close)
+        attempts = Attempts(db, clock)
+        sessions = Sessions(
+            db, clock, SessionKeys.load(data_dir), attempts, settings.sessions,
+            on_revoked=hub.end_session, on_changed=hub.regrant_session,
+        )  # fmt: skip
+        pairing = Pairing(db, clock, sessions, attempts, data_dir)
+        hermes = Hermes()
+        turns = Turns()
+        facts = Facts(await db.write(relay_id), hermes.states, turns.running)
+        authenticator = Authenticator(
+            db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
+        )  # fmt: skip
+        gateway = Gateway(
+            db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
+            dispatch=Dispatch([System(clock)], clock),
+            authenticator=authenticator, limits=limits, attach=turns.attach,
+        )  # fmt: skip
+        await turns.recover()
+        tasks.start(gateway.recheck_forever(), "recheck")
+        yield Relay(
+            settings, clock, db, tasks, hub, OperatorToken.load(data_dir), attempts, sessions, pairing,
+            authenticator, gateway, hermes, turns,
+        )  # fmt: skip
+
+
+def _open_data_dir(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Misconfigured(f"the data directory {path.absolute()} cannot be made: {exc.strerror}") from exc
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise Misconfigured(f"the data directory {path.absolute()} is not writable for uid {os.getuid()}")
+    return path

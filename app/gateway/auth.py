@@ -1,0 +1,113 @@
+"""From a credential to who may speak, and to what `system/auth.ok` tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from app import __version__
+from app.clock import Clock
+from app.db import Database, Tx
+from app.delivery.acks import Acks
+from app.errors import RelayError
+from app.gateway.limits import Limits
+from app.gateway.pump import Position, locate
+from app.outbox import store
+from app.pairing.service import Pairing
+from app.sessions.address import Address
+from app.sessions.service import Principal, Sessions
+from app.wire import close
+from app.wire.envelope import MAX_FRAME
+from app.wire.payloads import Auth, Supports
+
+KEPT_BYTES = 256 * 1024
+
+
+class CredentialMissing(RelayError):
+    """Neither a pairing code nor a token came with the authentication."""
+
+    code = "credential_missing"
+    http_status = 401
+    close_code = close.CREDENTIAL_REFUSED
+
+
+class TooManySockets(RelayError):
+    """This device has as many sockets open as one may have."""
+
+    code = "too_many_sockets"
+    http_status = 429
+    retryable = True
+    close_code = close.TOO_SLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    principal: Principal
+    instance: str | None
+    supports: Supports
+    start: Position | None  # None: the client does not acknowledge
+    ok: dict[str, Any]  # payload of auth.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What auth.ok says besides the session: asked of the rooms each time."""
+
+    relay_id: str
+    upstream: Callable[[], dict[str, Any]]
+    turns: Callable[[str], list[dict[str, Any]]]  # of a device
+
+
+class Authenticator:
+    def __init__(
+        self, *, db: Database, clock: Clock, sessions: Sessions, pairing: Pairing,
+        acks: Acks, limits: Limits, facts: Facts,
+    ) -> None:  # fmt: skip
+        self._db, self._clock, self._limits = db, clock, limits
+        self._sessions, self._pairing = sessions, pairing
+        self._acks, self._facts = acks, facts
+
+    async def authenticate(self, auth: Auth, address: Address, bearer: str | None, *, secure: bool) -> Admission:
+        """Raises what the credential deserves: close_code 4401 marks a bad one, anything else is not its fault."""
+        principal, token = await self._identify(auth, address, bearer)
+        start = await self._position(principal.device_id, auth)
+        ok = {
+            "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
+            "grants": dict(principal.grants), "transport_hint": "wss" if secure else "ws", "profiles": [],
+            "device_id": principal.device_id, "relay_id": self._facts.relay_id, "protocol": 1,
+            "epoch": start.epoch, "head": start.head,
+            "limits": {"frame_bytes": MAX_FRAME, "kept_bytes": KEPT_BYTES}, "heartbeat_s": self._limits.heartbeat_s,
+            "upstream": self._facts.upstream(), "turns": self._facts.turns(principal.device_id),
+            "approvals": [], "push": {"state": "off"},
+        }  # fmt: skip
+        acknowledges = auth.supports.delivery >= 1
+        return Admission(principal, auth.instance, auth.supports, start if acknowledges else None, ok)
+
+    async def _identify(self, auth: Auth, address: Address, bearer: str | None) -> tuple[Principal, str]:
+        if auth.pairing_code is not None:
+            return await self._pairing.redeem(auth, address)
+        token = auth.session_token or bearer
+        if token is None:
+            raise CredentialMissing()
+        return await self._sessions.verify_from(token, address), token
+
+    async def _position(self, device_id: str, auth: Auth) -> Position:
+        def look(tx: Tx) -> tuple[Position, bool] | None:
+            box = store.mailbox(tx, device_id)
+            if box is None:
+                return None
+            acked = self._acks.latest(device_id, box.epoch)
+            return locate(tx, device_id, box, acked, auth.resume), box.listens
+
+        def join(tx: Tx) -> None:
+            store.open_mailbox(tx, device_id)
+            if auth.supports.delivery:
+                store.join_audience(tx, device_id)
+
+        found = await self._db.read(look)
+        if found is None or (auth.supports.delivery and not found[1]):
+            await self._db.write(join)
+            found = await self._db.read(look)
+        assert found is not None
+        return found[0]

@@ -1,0 +1,261 @@
+"""Drives one wire Link over a Socket: reads, lets one worker handle frames in order, and is the Peer of the rooms."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from app.channels.base import refusal
+from app.delivery.peer import Grants
+from app.errors import RelayError
+from app.gateway.outbound import Outbound
+from app.gateway.pump import Pump
+from app.gateway.socket import Socket
+from app.sessions.address import Address
+from app.sessions.service import Principal
+from app.wire import close
+from app.wire.envelope import Envelope
+from app.wire.link import MAX_MESSAGE, Close, Deliver, Link, Refuse, Verify
+from app.wire.payloads import Supports
+
+if TYPE_CHECKING:
+    from app.gateway.gateway import Gateway
+
+log = logging.getLogger("talaria.gateway")
+
+NOTHING = Supports()
+_ids = itertools.count(1)
+
+
+class Connection:
+    """Implements delivery.peer.Peer."""
+
+    __slots__ = (
+        "_closing", "_gateway", "_inbound", "_inbound_bytes", "_link", "_on_close", "_pump",
+        "_read_more", "_socket", "_worker", "address", "bearer", "clean", "closed", "grants", "instance", "link_id",
+        "outbound", "principal", "secure", "supports",
+    )  # fmt: skip
+
+    def __init__(self, socket: Socket, gateway: Gateway, address: Address, bearer: str | None, *, secure: bool) -> None:
+        self.link_id = next(_ids)
+        self.address, self.bearer, self.secure = address, bearer, secure
+        self.principal: Principal | None = None  # None until authenticated
+        self.instance: str | None = None
+        self.supports = NOTHING
+        self.closed = False
+        self.clean = False
+        self.grants: Grants = {}
+        self._socket = socket
+        self._gateway = gateway
+        self._link = Link()
+        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, self._evict)
+        self._pump: Pump | None = None
+        self._inbound: deque[tuple[Envelope | Refuse, int]] = deque()
+        self._inbound_bytes = 0
+        self._worker: asyncio.Task[None] | None = None
+        self._read_more: asyncio.Future[None] | None = None
+        self._on_close: list[Callable[[bool], None]] = []
+        self._closing = False
+
+    # who is there, once authenticated
+
+    @property
+    def authenticated(self) -> bool:
+        return self.principal is not None
+
+    @property
+    def device_id(self) -> str:
+        assert self.principal is not None
+        return self.principal.device_id
+
+    @property
+    def session_id(self) -> str:
+        assert self.principal is not None
+        return self.principal.session_id
+
+    # the rooms' side
+
+    def send(self, frame: bytes) -> None:
+        self.outbound.send(frame)
+
+    def offer(self, frame: bytes) -> bool:
+        return self.outbound.offer(frame)
+
+    def when_drained(self, callback: Callable[[], None]) -> None:
+        self.outbound.when_drained(callback)
+
+    def when_closed(self, callback: Callable[[bool], None]) -> None:
+        self._on_close.append(callback)
+
+    def ring(self) -> None:
+        if self._pump is not None:
+            self._pump.ring()
+
+    def acknowledge(self, epoch: str, seq: int) -> None:
+        if self._pump is not None:
+            self._pump.acknowledge(epoch, seq)
+
+    def replay(self, after: int | None) -> None:
+        if self._pump is not None:
+            self._pump.replay(after)
+
+    def regrant(self, grants: Grants) -> None:
+        self.grants = grants
+
+    def end(self, code: int, reason: str) -> None:
+        """Close without waiting: a stopped reader blocks the close frame too, so it is cut off after a second."""
+        if not self._closing:
+            self._closing = True
+            self._link.closed()
+            self._gateway.tasks.start(self._close(code, reason), "close")
+
+    def _evict(self) -> None:
+        log.info("evicted a reader that stopped", extra={"link": self.link_id})
+        self.end(close.TOO_SLOW, "reader too slow")
+
+    async def _close(self, code: int, reason: str) -> None:
+        limits = self._gateway.limits
+        try:
+            async with asyncio.timeout(limits.close_seconds):
+                await self._socket.close(code, reason)
+            async with asyncio.timeout(limits.handshake_seconds):
+                await self._socket.closed()
+        except TimeoutError:
+            pass
+        finally:
+            self._socket.abort()
+            self._release()
+
+    def _release(self) -> None:
+        """Let go of whoever waits for this link to move."""
+        self.outbound.close()
+        if self._read_more is not None and not self._read_more.done():
+            self._read_more.set_result(None)
+
+    # reading
+
+    async def run(self) -> None:
+        """Until the socket is gone."""
+        deadline = asyncio.get_running_loop().call_later(self._gateway.limits.auth_seconds, self._auth_is_late)
+        try:
+            while (raw := await self._socket.receive()) is not None:
+                action = self._link.receive(raw, self._gateway.clock.monotonic())
+                match action:
+                    case Deliver(frame):
+                        if not self._handle_now(frame) and not self._queue(frame, len(raw)):
+                            await self._wait_for_worker()
+                    case Verify(frame):
+                        await self._authenticate(frame)
+                        deadline.cancel()
+                    case Refuse(error, ref):
+                        if self._worker is None:
+                            self.outbound.send(refusal(error, ref))
+                        elif not self._queue(action, 0):
+                            await self._wait_for_worker()
+                    case Close(code, reason, error, ref):
+                        if error is not None:
+                            self.outbound.send(refusal(error, ref))
+                        self.end(code, reason)
+        finally:
+            deadline.cancel()
+            self._ended()
+
+    async def _authenticate(self, frame: Envelope) -> None:
+        admission = await self._gateway.admit(frame, self)
+        if admission is None or self._closing:
+            return
+        self.principal, self.grants = admission.principal, admission.principal.grants
+        self.instance, self.supports = admission.instance, admission.supports
+        self.bearer = None
+        self._socket.raise_limit(MAX_MESSAGE)
+        self._link.opened()
+        self._pump = self._gateway.opened(self, admission, frame)
+        self.ring()
+
+    def _auth_is_late(self) -> None:
+        if not self.authenticated:
+            self.end(close.AUTH_TIMEOUT, "no auth in time")
+
+    # handling, in order, one at a time
+
+    def _handle_now(self, frame: Envelope) -> bool:
+        """Most frames are answered at once; one that must wait, and all behind it, go through the worker."""
+        if self._worker is not None or not self.outbound.has_room:
+            return False
+        waiting = self._dispatch(frame)
+        if waiting is not None:
+            self._start_worker(waiting, frame)
+        return True
+
+    def _dispatch(self, frame: Envelope) -> Awaitable[None] | None:
+        try:
+            return self._gateway.dispatch(frame, self)
+        except RelayError as exc:
+            self.outbound.send(refusal(exc, frame.id))
+        except Exception as exc:
+            self._failed(frame, exc)
+        return None
+
+    def _failed(self, frame: Envelope, exc: Exception) -> None:
+        log.error("a handler failed", extra={"link": self.link_id, "type": frame.type}, exc_info=exc)
+        self.outbound.send(refusal(RelayError("the relay failed on this frame"), frame.id))
+
+    def _queue(self, frame: Envelope | Refuse, size: int) -> bool:
+        """False when the reader must wait. Refusals queue as well: everything is answered in order."""
+        limits = self._gateway.limits
+        self._inbound.append((frame, size))
+        self._inbound_bytes += size
+        if self._worker is None:
+            self._start_worker(None, None)
+        return len(self._inbound) < limits.inbound_frames and self._inbound_bytes < limits.inbound_bytes
+
+    def _start_worker(self, waiting: Awaitable[None] | None, frame: Envelope | None) -> None:
+        self._worker = self._gateway.tasks.start(self._work(waiting, frame), "worker")
+
+    async def _work(self, waiting: Awaitable[None] | None, frame: Envelope | None) -> None:
+        if waiting is not None and frame is not None:
+            await self._finish(waiting, frame)
+        while self._inbound and not self.closed:
+            await self.outbound.room()
+            if not self._inbound:
+                break
+            item, size = self._inbound.popleft()
+            self._inbound_bytes -= size
+            if self._read_more is not None and not self._read_more.done():
+                self._read_more.set_result(None)
+            if isinstance(item, Refuse):
+                self.outbound.send(refusal(item.error, item.ref))
+            elif (again := self._dispatch(item)) is not None:
+                await self._finish(again, item)
+        self._worker = None
+
+    async def _finish(self, waiting: Awaitable[None], frame: Envelope) -> None:
+        try:
+            await waiting
+        except RelayError as exc:
+            self.outbound.send(refusal(exc, frame.id))
+        except Exception as exc:
+            self._failed(frame, exc)
+
+    async def _wait_for_worker(self) -> None:
+        """Until it has taken one more frame, or the link has ended."""
+        if not self._closing:
+            self._read_more = asyncio.get_running_loop().create_future()
+            await self._read_more
+
+    # the end
+
+    def _ended(self) -> None:
+        self.closed = True
+        self.clean = self._socket.close_code in (close.NORMAL, close.GOING_AWAY)
+        self._link.closed()
+        self._inbound.clear()
+        self._release()
+        self._gateway.closed(self)
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            callback(self.clean)

@@ -1,0 +1,151 @@
+"""All links of this node: admits them, bounds those without a credential, rechecks sessions, and drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from pydantic import ValidationError
+
+from app.channels.base import Dispatch, describe, refusal
+from app.clock import Clock
+from app.db import Database
+from app.delivery.acks import Acks
+from app.delivery.hub import Hub
+from app.delivery.peer import Peer
+from app.errors import PayloadInvalid, RelayError
+from app.gateway.auth import Admission, Authenticator, TooManySockets
+from app.gateway.connection import Connection
+from app.gateway.limits import Limits
+from app.gateway.pump import Pump
+from app.gateway.socket import Socket
+from app.sessions.address import Address
+from app.sessions.service import Principal, Sessions
+from app.tasks import Supervisor
+from app.wire import close
+from app.wire.envelope import Envelope, encode
+from app.wire.payloads import Auth
+
+log = logging.getLogger("talaria.gateway")
+
+RETRY_AFTER_MS = 3000  # what a draining relay tells clients: a restart takes about that
+STORAGE_TROUBLE = 1011  # RFC 6455: the server met a condition it cannot go on in; clients come back
+
+
+class Gateway:
+    def __init__(
+        self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Hub, acks: Acks, sessions: Sessions,
+        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, attach: Callable[[Peer], None],
+    ) -> None:  # fmt: skip
+        """`attach` is called for each link once it has everything that was kept for it."""
+        self.clock, self.tasks, self.limits = clock, tasks, limits
+        self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
+        self._dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
+        self._strangers: dict[int, Connection] = {}  # links without auth, oldest first
+        self.draining = False
+
+    async def serve(self, socket: Socket, address: Address, bearer: str | None, *, secure: bool) -> None:
+        """One accepted socket, until it is gone."""
+        connection = Connection(socket, self, address, bearer, secure=secure)
+        self._make_room(address)
+        self._strangers[connection.link_id] = connection
+        await connection.run()
+
+    def dispatch(self, frame: Envelope, connection: Connection) -> Awaitable[None] | None:
+        return self._dispatch(frame, connection)
+
+    # admitting
+
+    async def admit(self, frame: Envelope, link: Connection) -> Admission | None:
+        """None: refused, told so, and closing."""
+        try:
+            auth = Auth.model_validate(frame.payload)
+        except ValidationError as exc:
+            link.send(refusal(PayloadInvalid(describe(exc)), frame.id))
+            link.end(close.PROTOCOL_BROKEN, PayloadInvalid.code)
+            return None
+        try:
+            admission = await self._authenticator.authenticate(auth, link.address, link.bearer, secure=link.secure)
+            self._check_count(admission)
+        except RelayError as exc:
+            self._turn_away(link, frame, exc)
+            return None
+        return admission
+
+    def _turn_away(self, link: Connection, frame: Envelope, exc: RelayError) -> None:
+        log.info("refused a link", extra={"link": link.link_id, "code": exc.code, "address": link.address.host})
+        if exc.close_code == close.CREDENTIAL_REFUSED:
+            link.send(encode("system", "auth.fail", {"reason": exc.message, "code": exc.code}, id=frame.id))
+        else:
+            link.send(refusal(exc, frame.id))
+        link.end(exc.close_code or STORAGE_TROUBLE, exc.code)
+
+    def _check_count(self, admission: Admission) -> None:
+        if admission.instance is None:
+            peers = self._hub.of_device(admission.principal.device_id)
+            if sum(p.instance is None for p in peers) >= self.limits.plain_per_device:
+                raise TooManySockets()
+
+    def opened(self, link: Connection, admission: Admission, frame: Envelope) -> Pump | None:
+        """The link joins the others, is told so, and gets what was kept."""
+        self._strangers.pop(link.link_id, None)
+        self._hub.join(link)
+        link.send(encode("system", "auth.ok", admission.ok, id=frame.id))
+        if admission.start is None:
+            self._attach(link)
+            return None
+        return Pump(
+            admission.principal.device_id, admission.start,
+            db=self._db, outbound=link.outbound, acks=self._acks, tasks=self.tasks,
+            caught_up=lambda: self._attach(link),
+        )  # fmt: skip
+
+    def closed(self, link: Connection) -> None:
+        self._strangers.pop(link.link_id, None)
+        if link.authenticated:
+            self._hub.leave(link)
+
+    def _make_room(self, address: Address) -> None:
+        if not address.may_be_many:
+            same = [c for c in self._strangers.values() if c.address.host == address.host]
+            if len(same) >= self.limits.unauthenticated_per_address:
+                self._drop_stranger(same[0])
+        if len(self._strangers) >= self.limits.unauthenticated:
+            self._drop_stranger(next(iter(self._strangers.values())))
+
+    def _drop_stranger(self, link: Connection) -> None:
+        self._strangers.pop(link.link_id, None)
+        link.end(close.AUTH_TIMEOUT, "too many sockets without auth")
+
+    # looking after open links
+
+    async def recheck_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.recheck_seconds)
+            try:
+                await self.recheck()
+            except RelayError as exc:
+                log.error("sessions could not be rechecked", extra={"code": exc.code})
+
+    async def recheck(self) -> None:
+        """One query for the sessions of all open links: the ended ones close, changed grants take effect."""
+        verdicts = await self._sessions.recheck({peer.session_id for peer in self._hub})
+        for peer in self._hub:
+            verdict = verdicts.get(peer.session_id)
+            if isinstance(verdict, Principal):
+                peer.regrant(verdict.grants)
+            elif verdict is not None:
+                peer.end(close.CREDENTIAL_REFUSED, verdict.code)
+
+    async def drain(self) -> None:
+        """Before a restart: no new links, tell the open ones, let their queues empty. Stops no turn."""
+        self.draining = True
+        frame = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
+        links = [peer for peer in self._hub if isinstance(peer, Connection)]
+        for link in links:
+            link.send(frame)
+        if links:
+            flushing = [self.tasks.start(link.outbound.flush(), "flush") for link in links]
+            await asyncio.wait(flushing, timeout=self.limits.drain_seconds)
+        await self._acks.flush()

@@ -1,0 +1,32 @@
+"""What the gateway needs of a WebSocket. The API edge adapts the server's to this."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Socket(Protocol):
+    @property
+    def close_code(self) -> int | None:
+        """The client's close code, once `receive` has returned None."""
+
+    async def receive(self) -> str | bytes | None:
+        """The next message; None when the socket is gone. Not calling it stops the reading of the transport."""
+
+    def write(self, frame: bytes) -> bool:
+        """Hand a text frame to the transport. False: its buffer is over the high-water mark, call `drain`."""
+
+    async def drain(self) -> None:
+        """Returns when the transport takes more, or is gone."""
+
+    def raise_limit(self, max_message: int) -> None:
+        """From now on accept messages up to this many bytes."""
+
+    async def close(self, code: int, reason: str) -> None:
+        """Start the closing handshake. Waits behind a stopped reader: follow it with `abort`."""
+
+    async def closed(self) -> None:
+        """Returns when the connection is gone."""
+
+    def abort(self) -> None:
+        """Drop the connection now."""

@@ -1,0 +1,59 @@
+"""The ASGI app: which routers there are, and how an error looks over HTTP."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from app import __version__
+from app.api import edge, health, pairing, sessions, ws
+from app.api.errors import MethodNotAllowed, render
+from app.bootstrap import Relay
+from app.errors import NotFound, PayloadInvalid, RelayError
+from app.web import site
+
+log = logging.getLogger("talaria.http")
+
+
+def create_app(relay: Relay) -> FastAPI:
+    """Serves an open relay; whoever opened it closes it."""
+    app = FastAPI(title="Talaria", version=__version__, docs_url=None, redoc_url=None)
+    app.state.relay = relay
+    for router in (health.router, pairing.router, sessions.router, ws.router, site.router):
+        app.include_router(router)
+    app.add_middleware(edge.Edge, relay=relay)
+    app.add_exception_handler(RelayError, _relay_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unexpected)
+    return app
+
+
+async def _relay_error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RelayError)
+    if exc.http_status >= 500:
+        log.warning("request failed", extra={"path": request.url.path, "code": exc.code, "reason": exc.detail})
+    return render(request.scope, exc)
+
+
+async def _invalid(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)
+    parts = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors()[:3]]
+    return render(request.scope, PayloadInvalid("; ".join(parts)))
+
+
+async def _http_error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    known = {404: NotFound("there is nothing at this path"), 405: MethodNotAllowed()}
+    response = render(request.scope, known.get(exc.status_code, RelayError(exc.detail)), exc.status_code)
+    response.headers.update(exc.headers or {})
+    return response
+
+
+async def _unexpected(request: Request, exc: Exception) -> Response:
+    log.error("request failed", extra={"path": request.url.path}, exc_info=exc)
+    return render(request.scope, RelayError("the relay failed on this request"))

@@ -1,0 +1,151 @@
+"""uvicorn as we need it. Each line here answers something it really does (deploy/decisions/0001)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import OPEN
+
+from app.bootstrap import open_relay
+from app.errors import Misconfigured
+from app.main import create_app
+from app.settings import Settings
+from app.wire.link import MAX_BEFORE_AUTH, MAX_MESSAGE
+
+log = logging.getLogger("talaria.server")
+
+PING_SECONDS = 30.0
+PONG_SECONDS = 60.0  # a phone on a bad network stalls for 20 s and more, and is still there
+GRACE_SECONDS = 5
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """Puts itself into `scope["extensions"]["talaria"]`; only `api/ws.py` looks there.
+
+    Adds what ASGI cannot say: send without waiting, drop a connection whose reader has stopped (it blocks `send` and
+    `close` alike), and small messages only until the client has shown who it is.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.raise_limit(MAX_BEFORE_AUTH)
+        self._gone: asyncio.Future[None] | None = None
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if hasattr(self, "scope"):
+            self.scope["extensions"]["talaria"] = self  # type: ignore[index]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+
+    def raise_limit(self, max_message: int) -> None:
+        self.conn.max_message_size = max_message
+
+    def write(self, payload: bytes) -> bool:
+        """One text frame (RFC 6455 §5.2, unmasked) to the transport; False when it is over its high-water mark."""
+        if self.close_sent or self.disconnected or self.conn.state is not OPEN:
+            return True
+        size = len(payload)
+        if size < 126:
+            head = bytes((0x81, size))
+        elif size < 65536:
+            head = b"\x81\x7e" + size.to_bytes(2, "big")
+        else:
+            head = b"\x81\x7f" + size.to_bytes(8, "big")
+        self.transport.write(head + payload)
+        return self.writable.is_set()
+
+    async def drain(self) -> None:
+        await self.writable.wait()
+
+    async def wait_gone(self) -> None:
+        if not self.disconnected:
+            self._gone = self._gone or self.loop.create_future()
+            await asyncio.shield(self._gone)
+
+    def abort(self) -> None:
+        if not self.disconnected:
+            self.transport.abort()
+
+
+class Server(uvicorn.Server):
+    """Tells clients before it closes their sockets, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]], ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._drain, self._ready = drain, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn closes every socket with 1012 first thing: the drain notice has to come before."""
+        await self._drain()
+        await super().shutdown(sockets)
+
+
+def config(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        ws=WebSocketProtocol,
+        http="httptools",
+        lifespan="off",  # the relay is opened before the port listens and closed after it
+        proxy_headers=False,  # it believes any loopback peer; we read forwarding headers ourselves
+        server_header=False,
+        log_config=None,
+        access_log=False,  # it logs query strings
+        ws_per_message_deflate=False,  # 58 KiB an idle socket against 20
+        ws_max_size=MAX_MESSAGE,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PONG_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises Misconfigured when the address cannot be had."""
+    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; else small answers wait 40 ms.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+        return listener
+    except OSError as exc:
+        listener.close()
+        raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+
+
+async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Until SIGINT or SIGTERM. `on_ready` gets the base URL once requests are answered."""
+    listener = listen(settings.server.host, settings.server.port)
+    host, port = listener.getsockname()[:2]
+    settings = settings.with_port(port)
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    try:
+        async with open_relay(settings) as relay:
+            server = Server(config(create_app(relay)), relay.drain, lambda: on_ready and on_ready(url))
+            await server.serve(sockets=[listener])
+    finally:
+        listener.close()
+
+
+def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve on an event loop of its own. Raises Misconfigured."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(settings, on_ready))
+
+
+__all__ = ["ClientDisconnected", "Server", "WebSocketProtocol", "config", "listen", "run", "serve"]

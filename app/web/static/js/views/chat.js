@@ -1,0 +1,91 @@
+import { Component, createRef, html } from "../html.js";
+import { Announcer } from "./announcer.js";
+import { Composer } from "./composer.js";
+import { Drawer, Sessions } from "./drawer.js";
+import { Mark, Menu, Plus } from "./icons.js";
+import { copyCode } from "./prose.js";
+import { Scroller } from "./scroller.js";
+import { Status } from "./status.js";
+import { Turn } from "./turn.js";
+
+const IDEAS = ["What can you do?", "Show me tools at work", "A short tour of Markdown"];
+
+export class Chat extends Component {
+  scroller = createRef();
+  composer = createRef();
+  state = { drawer: false };
+
+  #say = (text) => {
+    this.props.client.say(text);
+    this.scroller.current.follow();
+  };
+
+  #drawer = (drawer) => {
+    this.setState({ drawer });
+    if (drawer) this.props.client.list();
+  };
+
+  render({ client }, { drawer }) {
+    const { conv, history, link, items } = client;
+    const empty = !items.length && !history.loading && !history.error && (conv.session === null || history.read);
+    return html`
+      <div class="shell">
+        <aside class="side"><header><${Mark} /><strong>Talaria</strong></header><${Sessions} client=${client} /></aside>
+        <div class="chat">
+          <header class="top">
+            <button type="button" class="tap menu" aria-label="Conversations" onClick=${() => this.#drawer(true)}><${Menu} /></button>
+            <div class="heading"><h1>${conv.title ?? "New conversation"}</h1><${Status} client=${client} /></div>
+            <button type="button" class="tap" aria-label="New conversation" onClick=${() => client.begin()}><${Plus} /></button>
+          </header>
+          <${Stopped} client=${client} link=${link} />
+          <main>
+            <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation" onClick=${copyCode}>
+              <${News} client=${client} />
+              <${Earlier} client=${client} history=${history} />
+              ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} />`}
+              ${items.map((turn) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} client=${client} />`)}
+            </${Scroller}>
+          </main>
+          <${Announcer} turn=${client.turns.of(conv).findLast((turn) => turn.id)} />
+          <${Composer} handle=${this.composer} running=${client.running} onSay=${this.#say} onStop=${(turn) => client.stop(turn)} />
+        </div>
+        <${Drawer} client=${client} open=${drawer} onClose=${() => this.#drawer(false)} />
+      </div>`;
+  }
+}
+
+function Stopped({ client, link }) {
+  if (link.name !== "stopped" || !link.again) return null;
+  const act = () => (link.code === 1008 ? location.reload() : client.reconnect());
+  return html`<div class="banner">${link.text}<button type="button" class="button small" onClick=${act}>${link.again}</button></div>`;
+}
+
+function News({ client }) {
+  if (!client.news) return null;
+  return html`
+    <div class="news" role="status">${client.news}
+      <button type="button" class="button small plain" onClick=${() => client.heard()}>OK</button>
+    </div>`;
+}
+
+function Earlier({ client, history }) {
+  if (history.error) {
+    return html`
+      <div class="news">${history.error.message}
+        <button type="button" class="button small" onClick=${() => client.reread()}>Try again</button>
+      </div>`;
+  }
+  if (history.loading && !history.list.length) return html`<p class="quiet centre">Reading the conversation …</p>`;
+  if (!history.offset) return null;
+  return html`<p class="centre"><button type="button" class="button small plain" onClick=${() => client.earlier()}>Earlier messages</button></p>`;
+}
+
+const Empty = ({ onIdea }) => html`
+  <div class="empty">
+    <span class="badge"><${Mark} size=${56} /></span>
+    <h2>Your agent is listening</h2>
+    <p>Ask, then put the phone away: the answer waits for you.</p>
+    <div class="ideas">
+      ${IDEAS.map((idea) => html`<button type="button" onClick=${() => onIdea(idea)}>${idea}</button>`)}
+    </div>
+  </div>`;

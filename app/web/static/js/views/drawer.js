@@ -1,0 +1,61 @@
+import { Component, createRef, html } from "../html.js";
+import { Close, Mark, Plus } from "./icons.js";
+
+/** Earlier conversations. Beside the conversation where there is room, else in a dialog that the menu opens. */
+export function Sessions({ client, onChosen }) {
+  const { items, more, loading, error } = client.sessions;
+  const choose = (act) => () => {
+    act();
+    onChosen?.();
+  };
+  return html`
+    <nav class="sessions" aria-label="Conversations">
+      <button type="button" class="button new" onClick=${choose(() => client.begin())}><${Plus} />New conversation</button>
+      <ul>
+        ${items.map((session) => html`
+          <li key=${session.id}>
+            <button type="button" aria-current=${session.id === client.conv.session ? "page" : null}
+              onClick=${choose(() => client.open(session))}>
+              <span class="session-title">${session.title}</span>
+              <span class="session-time">${ago(session.at)}</span>
+            </button>
+          </li>`)}
+      </ul>
+      ${!items.length && !loading && !error && html`<p class="quiet">Conversations will be listed here.</p>`}
+      ${error && html`<p class="quiet">${error.message}</p>`}
+      ${more && html`<button type="button" class="button small plain" onClick=${() => client.list({ more: true })}>More</button>`}
+    </nav>`;
+}
+
+export class Drawer extends Component {
+  dialog = createRef();
+
+  componentDidUpdate() {
+    const { current } = this.dialog;
+    if (this.props.open && !current.open) current.showModal();
+    if (!this.props.open && current.open) current.close();
+  }
+
+  render({ client, onClose }) {
+    const outside = (event) => event.target === event.currentTarget && onClose();
+    return html`
+      <dialog class="drawer" ref=${this.dialog} aria-label="Conversations" onClose=${onClose} onClick=${outside}>
+        <div class="drawer-inner">
+          <header><${Mark} /><strong>Talaria</strong>
+            <button type="button" class="tap" aria-label="Close" onClick=${onClose}><${Close} /></button>
+          </header>
+          <${Sessions} client=${client} onChosen=${onClose} />
+        </div>
+      </dialog>`;
+  }
+}
+
+function ago(at) {
+  if (!at) return "";
+  const then = typeof at === "number" ? at * 1000 : Date.parse(at);
+  const minutes = Math.round((Date.now() - then) / 60_000);
+  if (minutes < 1) return "now";
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 24 * 60) return `${Math.round(minutes / 60)} h`;
+  return new Date(then).toLocaleDateString(undefined, { day: "numeric", month: "short" });
+}
