@@ -43,6 +43,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     for logger in list(logging.root.manager.loggerDict.values()):
         if isinstance(logger, logging.Logger):
             logger.handlers.clear()
+            logger.setLevel(logging.NOTSET)
             logger.propagate = True
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -77,7 +77,7 @@ def clean_text(text: str, limit: int = MAX_TEXT, *, keep_lines: bool = False) ->
     """Without secrets and control characters, and no longer than about `limit`. Running it again changes nothing."""
     shown, rest = _cut(text, limit)
     shown = _known.sub(REDACTED, shown) if _known is not None else shown
-    decoded = unquote(unquote(shown)) if "%" in shown else shown
+    decoded = _decoded(shown)
     found = _scrub(decoded)
     shown = found if found != decoded else _scrub(shown)  # what only decoding reveals is shown decoded
     shown = _CONTROL.sub(_escape_all_but_lines if keep_lines else _escape, shown)
@@ -146,6 +146,15 @@ def _name_of(key: object) -> str:
     if isinstance(key, bytes):
         return key.decode("utf-8", "backslashreplace")
     return "" if key is None else str(key)
+
+
+def _decoded(text: str) -> str:
+    """Without percent-encoding, however often a URL was put into a URL."""
+    for _ in range(MAX_DEPTH):
+        if "%" not in text or (decoded := unquote(text)) == text:
+            break
+        text = decoded
+    return text
 
 
 def _scrub(text: str) -> str:

@@ -203,10 +203,8 @@ def test_cutting_a_long_text_never_leaves_a_piece_of_a_known_secret(before: str,
     with configured("text"):
         register_secret(secret)
         for text in (before + secret + after, "x " * (pad // 2) + secret + after):
-            assert not any(secret[i : i + 8] in clean_text(text) for i in range(len(secret) - 8))
-            assert not any(
-                secret[i : i + 8] in str(Cleaner().clean(text.encode("utf-8", "replace"))) for i in range(30)
-            )
+            shown = clean_text(text) + str(Cleaner().clean(text.encode()))
+            assert not any(secret[i : i + 8] in shown for i in range(len(secret) - 8))
 
 
 leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=20))
