@@ -1,7 +1,7 @@
 // Starts the page: takes a pairing code out of the address, opens the link, draws at most once a frame.
 import { Client } from "./client.js";
+import { instanceId } from "./device.js";
 import { html, render } from "./html.js";
-import { instanceId } from "./store.js";
 import { App } from "./views/app.js";
 
 const code = takeCode();

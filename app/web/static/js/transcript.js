@@ -83,5 +83,6 @@ function isSame(exchange, turn) {
 
 /** The turns that stay when a history arrives that was asked for while `liveThen` (their ids or keys) were not over. */
 export function afterHistory(turns, liveThen) {
-  return turns.filter((turn) => isLive(turn) || isFailed(turn) || liveThen.has(turn.id) || liveThen.has(turn.key));
+  const open = (turn) => isLive(turn) || (isFailed(turn) && !turn.past);
+  return turns.filter((turn) => open(turn) || liveThen.has(turn.id) || liveThen.has(turn.key));
 }

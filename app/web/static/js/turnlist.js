@@ -37,11 +37,19 @@ export class TurnList {
     return turn;
   }
 
-  /** What has to be sent, oldest first. Sending again does no harm: the key makes it happen once. */
+  /**
+   * What can be sent now, oldest first. Sending again does no harm: the key makes it happen once. A second turn of
+   * a conversation that has no session yet has to wait for it.
+   */
   unsent() {
     const old = (turn) => turn.status === "sending" && this.now() - turn.at > SENDS_ITSELF_MS;
     for (const turn of this.all.filter(old)) this.#put(turn, { ...turn, status: "failed", error: STALE });
-    return this.all.filter((turn) => turn.status === "sending");
+    const begun = new Set();
+    return this.all.filter((turn) => {
+      const first = turn.session !== null || !begun.has(turn.conv);
+      if (turn.session === null && isLive(turn)) begun.add(turn.conv);
+      return turn.status === "sending" && first;
+    });
   }
 
   accepted({ client_msg_id: key, turn_id: id, session_id: session, position = 0 }) {
@@ -60,10 +68,14 @@ export class TurnList {
     return turn && turn.status === "sending" ? this.#put(turn, { ...turn, status: "failed", error }) : null;
   }
 
-  /** The relay has found or made the session of a turn. */
+  /** The relay has found or made the session of a turn, and so of those that wait behind it. */
   placed(id, session) {
     const turn = this.find(id);
-    return turn ? this.#put(turn, { ...turn, session }) : null;
+    if (!turn || !session) return turn ?? null;
+    const behind = (other) => other.conv !== null && other.conv === turn.conv && other.session === null;
+    for (const other of this.all.filter(behind)) this.#put(other, { ...other, session });
+    const now = this.find(id);
+    return now.session === session ? now : this.#put(now, { ...now, session });
   }
 
   moved(from, to) {
@@ -90,6 +102,7 @@ export class TurnList {
     if (!was) return { turn: null, seen: false };
     const turn = this.#put(was, applyEnd(was, type, payload));
     this.#advance(turn);
+    if (turn.status === "completed") this.#overtake(turn);
     return { turn, seen: was.seen };
   }
 
@@ -119,6 +132,13 @@ export class TurnList {
     this.all = this.all.map((turn) => (behind(turn) ? { ...turn, position: turn.position - 1 } : turn));
   }
 
+  /** Failures before a turn that went well are history. */
+  #overtake(done) {
+    const before = this.all.slice(0, this.all.indexOf(done));
+    const past = (turn) => isFailed(turn) && !turn.past && (turn.conv === done.conv || turn.session === done.session);
+    for (const turn of before.filter(past)) this.#put(turn, { ...turn, past: true });
+  }
+
   #put(was, is, keep = true) {
     this.all = this.all.map((turn) => (turn === was ? is : turn));
     if (keep) this.#keep(is);
@@ -129,7 +149,7 @@ export class TurnList {
   #keep(turn) {
     if (!turn.key) return;
     const kept = Object.fromEntries(KEPT_FIELDS.map((field) => [field, turn[field]]));
-    if (isLive(turn) || isFailed(turn)) this.shelf.set(PREFIX + turn.key, kept);
+    if (isLive(turn) || (isFailed(turn) && !turn.past)) this.shelf.set(PREFIX + turn.key, kept);
     else this.shelf.remove(PREFIX + turn.key);
   }
 }

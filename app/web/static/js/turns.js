@@ -25,6 +25,7 @@ export function newTurn(about) {
     startedAt: null,
     usage: null,
     error: null,
+    past: false, // a failure that a later turn has overtaken
     ...about,
   };
 }

@@ -8,6 +8,7 @@ import { Scroller } from "./scroller.js";
 import { Status } from "./status.js";
 import { Turn } from "./turn.js";
 
+const NEWS_MS = 8000; // long enough to read a line twice
 const IDEAS = ["What can you do?", "Show me tools at work", "A short tour of Markdown"];
 
 export class Chat extends Component {
@@ -26,8 +27,9 @@ export class Chat extends Component {
   };
 
   render({ client }, { drawer }) {
-    const { conv, history, link, items } = client;
-    const empty = !items.length && !history.loading && !history.error && (conv.session === null || history.read);
+    const { link, talk } = client;
+    const { conv, history, items } = talk;
+    const empty = !items.length && !history.error && (conv.session === null || history.read);
     return html`
       <div class="shell">
         <aside class="side"><header><${Mark} /><strong>Talaria</strong></header><${Sessions} client=${client} /></aside>
@@ -40,14 +42,14 @@ export class Chat extends Component {
           <${Stopped} client=${client} link=${link} />
           <main>
             <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation" onClick=${copyCode}>
-              <${News} client=${client} />
-              <${Earlier} client=${client} history=${history} />
+              <${Earlier} talk=${talk} history=${history} />
               ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} />`}
               ${items.map((turn) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} client=${client} />`)}
             </${Scroller}>
+            <${News} client=${client} />
           </main>
-          <${Announcer} turn=${client.turns.of(conv).findLast((turn) => turn.id)} />
-          <${Composer} handle=${this.composer} running=${client.running} onSay=${this.#say} onStop=${(turn) => client.stop(turn)} />
+          <${Announcer} turn=${talk.latest} />
+          <${Composer} handle=${this.composer} running=${talk.running} onSay=${this.#say} onStop=${(turn) => client.stop(turn)} />
         </div>
         <${Drawer} client=${client} open=${drawer} onClose=${() => this.#drawer(false)} />
       </div>`;
@@ -60,24 +62,45 @@ function Stopped({ client, link }) {
   return html`<div class="banner">${link.text}<button type="button" class="button small" onClick=${act}>${link.again}</button></div>`;
 }
 
-function News({ client }) {
-  if (!client.news) return null;
-  return html`
-    <div class="news" role="status">${client.news}
-      <button type="button" class="button small plain" onClick=${() => client.heard()}>OK</button>
-    </div>`;
+/** A line that goes away by itself. */
+class News extends Component {
+  componentDidUpdate() {
+    const { client } = this.props;
+    if (client.news === this.shown) return;
+    clearTimeout(this.timer);
+    this.shown = client.news;
+    if (this.shown) this.timer = setTimeout(() => client.heard(), NEWS_MS);
+  }
+
+  componentDidMount() {
+    this.componentDidUpdate();
+  }
+
+  componentWillUnmount() {
+    clearTimeout(this.timer);
+  }
+
+  render({ client }) {
+    return html`
+      <div role="status">
+        ${client.news && html`
+          <div class="news toast">${client.news}
+            <button type="button" class="button small plain" onClick=${() => client.heard()}>OK</button>
+          </div>`}
+      </div>`;
+  }
 }
 
-function Earlier({ client, history }) {
+function Earlier({ talk, history }) {
   if (history.error) {
     return html`
       <div class="news">${history.error.message}
-        <button type="button" class="button small" onClick=${() => client.reread()}>Try again</button>
+        <button type="button" class="button small" onClick=${() => talk.read()}>Try again</button>
       </div>`;
   }
   if (history.loading && !history.list.length) return html`<p class="quiet centre">Reading the conversation …</p>`;
   if (!history.offset) return null;
-  return html`<p class="centre"><button type="button" class="button small plain" onClick=${() => client.earlier()}>Earlier messages</button></p>`;
+  return html`<p class="centre"><button type="button" class="button small plain" onClick=${() => talk.earlier()}>Earlier messages</button></p>`;
 }
 
 const Empty = ({ onIdea }) => html`

@@ -14,7 +14,7 @@ export function Sessions({ client, onChosen }) {
       <ul>
         ${items.map((session) => html`
           <li key=${session.id}>
-            <button type="button" aria-current=${session.id === client.conv.session ? "page" : null}
+            <button type="button" aria-current=${session.id === client.talk.session ? "page" : null}
               onClick=${choose(() => client.open(session))}>
               <span class="session-title">${session.title}</span>
               <span class="session-time">${ago(session.at)}</span>

@@ -1,6 +1,8 @@
+import { deviceName, formFactor } from "../device.js";
 import { Component, createRef, html } from "../html.js";
 import { Mark } from "./icons.js";
 
+const KIND = { phone: "phone", tablet: "tablet", desktop: "computer" }[formFactor()];
 const CODE = /^[A-Z0-9]{8}$/;
 
 /** How a browser becomes a paired device. The code came by link, or is typed. */
@@ -30,7 +32,7 @@ export class Pair extends Component {
       <main class="pair">
         <form class="card" onSubmit=${this.#pair}>
           <span class="badge"><${Mark} size=${44} /></span>
-          <h1>Pair this phone</h1>
+          <h1>Pair this ${KIND}</h1>
           <p class="lead">
             It will be able to talk to your agent, and to use what else the person who made the code allowed. You can take
             that back at any time: <code>talaria devices</code>.
@@ -46,7 +48,7 @@ export class Pair extends Component {
             onInput=${(event) => this.setState({ name: event.target.value })} />
           <p class="refusal" role="alert">${refusal ?? said(link, busy)}</p>
           <button type="submit" class="button" disabled=${busy || !CODE.test(code)}>
-            ${busy ? "Pairing …" : "Pair this phone"}
+            ${busy ? "Pairing …" : `Pair this ${KIND}`}
           </button>
           ${client.paired && html`
             <button type="button" class="button plain keep" onClick=${() => client.keepPairing()}>Keep the present pairing</button>`}
@@ -63,15 +65,4 @@ function said(link, busy) {
 
 function clean(input) {
   return (input.value = input.value.toUpperCase().replace(/[^A-Z0-9]/g, ""));
-}
-
-function deviceName() {
-  const agent = navigator.userAgent;
-  const kinds = [
-    [/iPhone/, "iPhone"], [/iPad/, "iPad"], [/Android.*Mobile/, "Android phone"], [/Android/, "Android tablet"],
-    [/CrOS/, "Chromebook"], [/Macintosh/, "Mac"], [/Windows/, "Windows PC"], [/Linux/, "Linux PC"],
-  ];
-  const browsers = [[/Firefox|FxiOS/, "Firefox"], [/Edg/, "Edge"], [/Chrome|CriOS/, "Chrome"], [/Safari/, "Safari"]];
-  const pick = (list, other) => list.find(([pattern]) => pattern.test(agent))?.[1] ?? other;
-  return `${pick(kinds, "Phone")} (${pick(browsers, "browser")})`;
 }

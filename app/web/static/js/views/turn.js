@@ -4,7 +4,12 @@ import { Alert, Chevron, Spark } from "./icons.js";
 import { Prose } from "./prose.js";
 import { Tool } from "./tool.js";
 
-const LAYERS = { relay: "Relay", upstream: "Connection to Hermes", agent: "Agent", device: "This device" };
+const LAYERS = {
+  relay: "The relay failed",
+  upstream: "Hermes could not be used",
+  agent: "The agent failed",
+  device: "This was not sent",
+};
 const ENDS = { stopped: "Stopped.", interrupted: "Interrupted: this is what had been said." };
 
 /** What the owner said and what came of it: an exchange of the history or a turn of this page. */
@@ -60,15 +65,15 @@ const Dots = () => html`<p class="dots"><span /><span /><span /><span class="sr"
 function Failure({ turn, client }) {
   const error = turn.error ?? {};
   const uncertain = turn.status === "uncertain";
-  const title = uncertain ? "Nobody knows whether this was done" : (error.message ?? "This turn failed.");
-  const where = [LAYERS[error.layer], error.code].filter(Boolean).join(" · ");
+  const title = uncertain ? "Nobody knows whether this was done" : (LAYERS[error.layer] ?? "This turn failed");
+  const words = error.message ?? (uncertain ? "Look before you send it again." : "");
   return html`
     <div class="failure" role="group" aria-label="Failure">
       <${Alert} />
       <div>
         <p class="failure-title">${title}</p>
-        ${uncertain && html`<p>${error.message ?? "The relay lost sight of this turn. Look before you send it again."}</p>`}
-        ${where && html`<p class="failure-code">${where}</p>`}
+        ${words && html`<p>${words}</p>`}
+        ${error.code && html`<p class="failure-code">${[error.layer, error.code].filter(Boolean).join(" · ")}</p>`}
         ${turn.said !== null && html`
           <div class="failure-actions">
             <button type="button" class="button small" onClick=${() => client.retry(turn)}>
