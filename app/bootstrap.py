@@ -30,11 +30,21 @@ from app.tasks import Supervisor
 
 
 class Hermes:
-    def states(self): return {}
+    def states(self):
+        return {}
+
+
 class Turns:
-    def running(self, d): return []
-    def attach(self, p): pass
-    async def recover(self): pass
+    def running(self, d):
+        return []
+
+    def attach(self, p):
+        pass
+
+    async def recover(self):
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class Relay:
     """An open relay: what the edges may use."""

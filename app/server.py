@@ -30,14 +30,49 @@ GRACE_SECONDS = 5
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """Puts itself into `scope["extensions"]["talaria"]`; only `api/ws.py` looks there.
 
-    Adds what ASGI cannot say: send without waiting, drop a connection whose reader has stopped (it blocks `send` and
-    `close` alike), and small messages only until the client has shown who it is.
+    Adds what ASGI cannot say: messages without a task switch each, send without waiting, drop a connection whose
+    reader has stopped (it blocks `send` and `close` alike), and small messages only until the client has shown who
+    it is.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.raise_limit(MAX_BEFORE_AUTH)
         self._gone: asyncio.Future[None] | None = None
+        self._message: Callable[[bytes, bool], None] | None = None
+
+    @property
+    def close_code(self) -> int | None:
+        return self.conn.close_rcvd.code if self.conn.close_rcvd is not None else None
+
+    def listen(self, message: Callable[[bytes, bool], None]) -> None:
+        """Instead of ASGI's receive. What came before, ASGI has queued."""
+        self._message = message
+        while not self.queue.empty():
+            event: Any = self.queue.get_nowait()
+            if event["type"] == "websocket.receive":
+                text = event.get("text")
+                message(event["bytes"] if text is None else text.encode(), text is not None)
+        self.resume()
+
+    def send_receive_event_to_app(self) -> None:
+        if self._message is None:
+            super().send_receive_event_to_app()
+            return
+        data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
+        self.frames = []
+        if not self.close_sent:
+            self._message(data, self.curr_msg_data_type == "text")
+
+    def pause(self) -> None:
+        if not self.read_paused and not self.transport.is_closing():
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.read_paused and not self.transport.is_closing():
+            self.read_paused = False
+            self.transport.resume_reading()
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)

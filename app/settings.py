@@ -125,7 +125,6 @@ class Settings(_Group):
     hermes: HermesSettings = HermesSettings()
     logs: LogSettings = LogSettings()
 
-
     def with_port(self, port: int) -> Settings:
         """The port that 0 became: origins and links are made of it."""
         return self.model_copy(update={"server": self.server.model_copy(update={"port": port})})

@@ -19,23 +19,21 @@ class ServerSocket:
     """Over our server's protocol object, which is in the scope's extensions."""
 
     def __init__(self, websocket: WebSocket) -> None:
-        self._receive = websocket.receive
         self._send = websocket.send
         self._protocol: Any = websocket.scope["extensions"]["talaria"]
-        self.close_code: int | None = None
+        self.listen = self._protocol.listen
+        self.pause = self._protocol.pause
+        self.resume = self._protocol.resume
         self.write = self._protocol.write
         self.drain = self._protocol.drain
         self.raise_limit = self._protocol.raise_limit
         self.closed = self._protocol.wait_gone
         self.abort = self._protocol.abort
 
-    async def receive(self) -> str | bytes | None:
-        message = await self._receive()
-        if message["type"] == "websocket.disconnect":
-            self.close_code = message.get("code")
-            return None
-        text: str | None = message.get("text")
-        return text if text is not None else message.get("bytes") or b""
+    @property
+    def close_code(self) -> int | None:
+        code: int | None = self._protocol.close_code
+        return code
 
     async def close(self, code: int, reason: str) -> None:
         if not self._protocol.disconnected and not self._protocol.close_sent:

@@ -1,4 +1,4 @@
-"""Drives one wire Link over a Socket: reads, lets one worker handle frames in order, and is the Peer of the rooms."""
+"""Drives one wire Link over a Socket: hands it messages in order, carries out its actions, is the rooms' Peer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Connection:
 
     __slots__ = (
         "_closing", "_gateway", "_inbound", "_inbound_bytes", "_link", "_on_close", "_pump",
-        "_read_more", "_socket", "_worker", "address", "bearer", "clean", "closed", "grants", "instance", "link_id",
+        "_socket", "_worker", "address", "bearer", "clean", "closed", "grants", "instance", "link_id",
         "outbound", "principal", "secure", "supports",
     )  # fmt: skip
 
@@ -54,10 +54,9 @@ class Connection:
         self._link = Link()
         self.outbound = Outbound(socket, gateway.tasks, gateway.limits, self._evict)
         self._pump: Pump | None = None
-        self._inbound: deque[tuple[Envelope | Refuse, int]] = deque()
+        self._inbound: deque[tuple[bytes, bool]] = deque()
         self._inbound_bytes = 0
         self._worker: asyncio.Task[None] | None = None
-        self._read_more: asyncio.Future[None] | None = None
         self._on_close: list[Callable[[bool], None]] = []
         self._closing = False
 
@@ -128,41 +127,87 @@ class Connection:
             pass
         finally:
             self._socket.abort()
-            self._release()
+            self.outbound.close()
 
-    def _release(self) -> None:
-        """Let go of whoever waits for this link to move."""
-        self.outbound.close()
-        if self._read_more is not None and not self._read_more.done():
-            self._read_more.set_result(None)
-
-    # reading
+    # reading: in order, one at a time
 
     async def run(self) -> None:
         """Until the socket is gone."""
         deadline = asyncio.get_running_loop().call_later(self._gateway.limits.auth_seconds, self._auth_is_late)
+        self._socket.listen(self._message)
         try:
-            while (raw := await self._socket.receive()) is not None:
-                action = self._link.receive(raw, self._gateway.clock.monotonic())
-                match action:
-                    case Deliver(frame):
-                        if not self._handle_now(frame) and not self._queue(frame, len(raw)):
-                            await self._wait_for_worker()
-                    case Verify(frame):
-                        await self._authenticate(frame)
-                        deadline.cancel()
-                    case Refuse(error, ref):
-                        if self._worker is None:
-                            self.outbound.send(refusal(error, ref))
-                        elif not self._queue(action, 0):
-                            await self._wait_for_worker()
-                    case Close(code, reason, error, ref):
-                        if error is not None:
-                            self.outbound.send(refusal(error, ref))
-                        self.end(code, reason)
+            await self._socket.closed()
         finally:
             deadline.cancel()
             self._ended()
+
+    def _auth_is_late(self) -> None:
+        if not self.authenticated:
+            self.end(close.AUTH_TIMEOUT, "no auth in time")
+
+    def _message(self, raw: bytes, is_text: bool) -> None:
+        """Most messages are answered at once; one that must wait, and all behind it, go through the worker."""
+        if self._worker is None and self.outbound.has_room:
+            waiting = self._handle(raw, is_text)
+            if waiting is not None:
+                self._worker = self._gateway.tasks.start(self._work(waiting), "worker")
+            return
+        self._inbound.append((raw, is_text))
+        self._inbound_bytes += len(raw)
+        limits = self._gateway.limits
+        if len(self._inbound) >= limits.inbound_frames or self._inbound_bytes >= limits.inbound_bytes:
+            self._socket.pause()
+        if self._worker is None:
+            self._worker = self._gateway.tasks.start(self._work(None), "worker")
+
+    def _handle(self, raw: bytes, is_text: bool) -> Awaitable[None] | None:
+        """What is left to wait for, if anything."""
+        match self._link.receive(raw, self._gateway.clock.monotonic(), is_text=is_text):
+            case Deliver(frame):
+                return self._deliver(frame)
+            case Verify(frame):
+                return self._authenticate(frame)
+            case Refuse(error, ref):
+                self.outbound.send(refusal(error, ref))
+            case Close(code, reason, error, ref):
+                if error is not None:
+                    self.outbound.send(refusal(error, ref))
+                self.end(code, reason)
+        return None
+
+    def _deliver(self, frame: Envelope) -> Awaitable[None] | None:
+        try:
+            waiting = self._gateway.dispatch(frame, self)
+        except Exception as exc:
+            self._failed(frame, exc)
+            return None
+        return None if waiting is None else self._finish(waiting, frame)
+
+    async def _finish(self, waiting: Awaitable[None], frame: Envelope) -> None:
+        try:
+            await waiting
+        except Exception as exc:
+            self._failed(frame, exc)
+
+    def _failed(self, frame: Envelope, exc: Exception) -> None:
+        if not isinstance(exc, RelayError):
+            log.error("a handler failed", extra={"link": self.link_id, "type": frame.type}, exc_info=exc)
+            exc = RelayError("the relay failed on this frame")
+        self.outbound.send(refusal(exc, frame.id))
+
+    async def _work(self, waiting: Awaitable[None] | None) -> None:
+        while not self.closed:
+            if waiting is not None:
+                await waiting
+            await self.outbound.room()
+            if not self._inbound:
+                break
+            raw, is_text = self._inbound.popleft()
+            self._inbound_bytes -= len(raw)
+            if not self._inbound:
+                self._socket.resume()
+            waiting = self._handle(raw, is_text)
+        self._worker = None
 
     async def _authenticate(self, frame: Envelope) -> None:
         admission = await self._gateway.admit(frame, self)
@@ -176,77 +221,6 @@ class Connection:
         self._pump = self._gateway.opened(self, admission, frame)
         self.ring()
 
-    def _auth_is_late(self) -> None:
-        if not self.authenticated:
-            self.end(close.AUTH_TIMEOUT, "no auth in time")
-
-    # handling, in order, one at a time
-
-    def _handle_now(self, frame: Envelope) -> bool:
-        """Most frames are answered at once; one that must wait, and all behind it, go through the worker."""
-        if self._worker is not None or not self.outbound.has_room:
-            return False
-        waiting = self._dispatch(frame)
-        if waiting is not None:
-            self._start_worker(waiting, frame)
-        return True
-
-    def _dispatch(self, frame: Envelope) -> Awaitable[None] | None:
-        try:
-            return self._gateway.dispatch(frame, self)
-        except RelayError as exc:
-            self.outbound.send(refusal(exc, frame.id))
-        except Exception as exc:
-            self._failed(frame, exc)
-        return None
-
-    def _failed(self, frame: Envelope, exc: Exception) -> None:
-        log.error("a handler failed", extra={"link": self.link_id, "type": frame.type}, exc_info=exc)
-        self.outbound.send(refusal(RelayError("the relay failed on this frame"), frame.id))
-
-    def _queue(self, frame: Envelope | Refuse, size: int) -> bool:
-        """False when the reader must wait. Refusals queue as well: everything is answered in order."""
-        limits = self._gateway.limits
-        self._inbound.append((frame, size))
-        self._inbound_bytes += size
-        if self._worker is None:
-            self._start_worker(None, None)
-        return len(self._inbound) < limits.inbound_frames and self._inbound_bytes < limits.inbound_bytes
-
-    def _start_worker(self, waiting: Awaitable[None] | None, frame: Envelope | None) -> None:
-        self._worker = self._gateway.tasks.start(self._work(waiting, frame), "worker")
-
-    async def _work(self, waiting: Awaitable[None] | None, frame: Envelope | None) -> None:
-        if waiting is not None and frame is not None:
-            await self._finish(waiting, frame)
-        while self._inbound and not self.closed:
-            await self.outbound.room()
-            if not self._inbound:
-                break
-            item, size = self._inbound.popleft()
-            self._inbound_bytes -= size
-            if self._read_more is not None and not self._read_more.done():
-                self._read_more.set_result(None)
-            if isinstance(item, Refuse):
-                self.outbound.send(refusal(item.error, item.ref))
-            elif (again := self._dispatch(item)) is not None:
-                await self._finish(again, item)
-        self._worker = None
-
-    async def _finish(self, waiting: Awaitable[None], frame: Envelope) -> None:
-        try:
-            await waiting
-        except RelayError as exc:
-            self.outbound.send(refusal(exc, frame.id))
-        except Exception as exc:
-            self._failed(frame, exc)
-
-    async def _wait_for_worker(self) -> None:
-        """Until it has taken one more frame, or the link has ended."""
-        if not self._closing:
-            self._read_more = asyncio.get_running_loop().create_future()
-            await self._read_more
-
     # the end
 
     def _ended(self) -> None:
@@ -254,7 +228,7 @@ class Connection:
         self.clean = self._socket.close_code in (close.NORMAL, close.GOING_AWAY)
         self._link.closed()
         self._inbound.clear()
-        self._release()
+        self.outbound.close()
         self._gateway.closed(self)
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from pydantic import ValidationError
 
@@ -41,7 +41,7 @@ class Gateway:
         """`attach` is called for each link once it has everything that was kept for it."""
         self.clock, self.tasks, self.limits = clock, tasks, limits
         self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
-        self._dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
+        self.dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
         self._strangers: dict[int, Connection] = {}  # links without auth, oldest first
         self.draining = False
 
@@ -51,9 +51,6 @@ class Gateway:
         self._make_room(address)
         self._strangers[connection.link_id] = connection
         await connection.run()
-
-    def dispatch(self, frame: Envelope, connection: Connection) -> Awaitable[None] | None:
-        return self._dispatch(frame, connection)
 
     # admitting
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
 class Socket(Protocol):
     @property
     def close_code(self) -> int | None:
-        """The client's close code, once `receive` has returned None."""
+        """The client's close code, once it has sent one."""
 
-    async def receive(self) -> str | bytes | None:
-        """The next message; None when the socket is gone. Not calling it stops the reading of the transport."""
+    def listen(self, message: Callable[[bytes, bool], None]) -> None:
+        """From now on call `message(data, is_text)` for each message, straight from the transport's callback."""
+
+    def pause(self) -> None:
+        """Stop reading the transport. Messages that were read already still come."""
+
+    def resume(self) -> None: ...
 
     def write(self, frame: bytes) -> bool:
         """Hand a text frame to the transport. False: its buffer is over the high-water mark, call `drain`."""

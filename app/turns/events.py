@@ -55,16 +55,16 @@ def _shortened(value: Any) -> Any:
     return value if len(orjson.dumps(value)) < MAX_KEPT else None
 
 
-def snapshot_frame(turn_id: str, state: TurnState) -> bytes:
+def snapshot_frame(turn_id: str, state: TurnState, frame_id: str | None = None) -> bytes:
     """`turn.snapshot`. One that would be too long loses results and arguments, then the middle of its text."""
     said = state.snapshot()
     payload = {"turn_id": turn_id, "session_id": state.session_id or None, "n": state.n, "state": said}
-    frame = encode("chat", "turn.snapshot", payload, id=turn_id)
+    frame = encode("chat", "turn.snapshot", payload, id=frame_id or turn_id)
     if len(frame) > MAX_PAYLOAD:
         said["tools"] = [tool.as_json("error", "duration_s") for tool in state.tools.all[-1000:]]
         said["reasoning"] = said["reasoning"][: MAX_KEPT // 4]
         said["text"], said["truncated"] = said["text"][: MAX_PAYLOAD // 6], True
-        frame = encode("chat", "turn.snapshot", payload, id=turn_id)
+        frame = encode("chat", "turn.snapshot", payload, id=frame_id or turn_id)
     return frame
 
 

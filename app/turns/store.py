@@ -1,4 +1,4 @@
-"""Turns as they are stored. A turn is `accepted`, then `submitting` before its first upstream byte, `running`, `ended`."""
+"""Turns as they are stored: `accepted`, `submitting` before the first upstream byte, `running`, then `ended`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _END = text(
 )
 _ROW = "SELECT turn_id, device_id, session_id, state, message, progress, finish, created_at FROM turns "
 _ONE = text(_ROW + "WHERE turn_id = :turn")
-_OPEN = text(_ROW + "WHERE state IN ('accepted', 'submitting', 'running') ORDER BY created_at, rowid")
+_OPEN = text(_ROW + f"WHERE {_OPEN_STATES} ORDER BY created_at, rowid")
 _MOVED = text("UPDATE turns SET session_id = :to WHERE session_id = :from AND state = 'accepted'")
 
 

@@ -33,6 +33,8 @@ class Text:
         return self._begin(delta)
 
     def _begin(self, delta: str) -> str:
+        if not delta:
+            return ""
         if not self._started:
             delta = self._held + delta
             if delta == "\n":

@@ -26,9 +26,9 @@ class Envelope:
     seq: int | None = None
 
     @classmethod
-    def parse(cls, raw: str | bytes) -> Self:
+    def parse(cls, raw: bytes) -> Self:
         """Raises FrameInvalid, whose `ref` is the frame's id where one could be read."""
-        if len(raw) > MAX_FRAME or (isinstance(raw, str) and len(raw) * 4 > MAX_FRAME < len(raw.encode())):
+        if len(raw) > MAX_FRAME:
             raise FrameInvalid(f"a frame has at most {MAX_FRAME} bytes")
         try:
             frame = orjson.loads(raw)

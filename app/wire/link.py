@@ -1,7 +1,7 @@
 """One link's life without I/O: frames and time in, actions out. Owns no socket, clock or task.
 
-Whoever drives it carries out each action. While a credential is verified the driver reads nothing, so further
-frames wait in the transport; there is no second place to bound.
+Whoever drives it carries out each action before it hands over the next message, the verifying of a credential too:
+messages that come meanwhile wait with the driver, so there is one place to bound.
 """
 
 from __future__ import annotations
@@ -62,14 +62,13 @@ class Link:
         self.phase = Phase.AWAITING_AUTH
         self._invalid: deque[float] | None = None  # made when needed: most links never send a bad frame
 
-    def receive(self, raw: str | bytes, now: float) -> Action:
-        """A text message as `str`, a binary one as `bytes`."""
+    def receive(self, raw: bytes, now: float, *, is_text: bool = True) -> Action:
         if self.phase is Phase.CLOSED:
             return Close(close.NORMAL, "closed")
         if self.phase is not Phase.OPEN and len(raw) > MAX_BEFORE_AUTH:
             return self._close(Close(close.TOO_BIG, "message too big before auth"))
         try:
-            if isinstance(raw, bytes):
+            if not is_text:
                 raise FrameInvalid("binary frames are not part of this protocol")
             frame = Envelope.parse(raw)
         except FrameInvalid as exc:
