@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -92,15 +91,7 @@ def test_an_operator_token_that_anybody_could_guess_is_refused(tmp_path: Path, c
         OperatorToken.load(tmp_path)
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
-def test_a_file_that_cannot_be_read_names_path_and_user(tmp_path: Path) -> None:
-    SessionKeys.load(tmp_path)
-    (tmp_path / "session-keys.json").chmod(0)
-    with pytest.raises(Misconfigured, match=rf"session-keys.json.*uid {os.getuid()}"):
-        SessionKeys.load(tmp_path)
-
-
-def test_a_directory_in_its_place_names_the_path(tmp_path: Path) -> None:
+def test_what_cannot_be_read_names_path_and_user(tmp_path: Path) -> None:
     (tmp_path / "operator-token").mkdir()
-    with pytest.raises(Misconfigured, match="operator-token"):
+    with pytest.raises(Misconfigured, match=r"operator-token cannot be read or made as uid \d+: "):
         OperatorToken.load(tmp_path)

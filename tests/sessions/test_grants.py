@@ -57,4 +57,4 @@ def test_seconds_are_never_negative_and_only_zero_is_never(value: Any) -> None:
     else:
         assert type(value) in (int, float)
         assert (seconds is None) == (value == 0)
-        assert seconds is None or value <= seconds < value + 1
+        assert seconds is None or value <= seconds <= value + 1
