@@ -18,6 +18,7 @@ const FORGOTTEN = { code: "turn_unknown", layer: "relay", message: "The relay do
 
 export class Client {
   #sent = new Set(); // keys that went out on this link
+  #token; // what this link was opened with
 
   constructor({ url, instance, changed }) {
     this.changed = changed;
@@ -136,14 +137,15 @@ export class Client {
       const { code, name } = this.offer;
       return { ...about, pairing_code: code, device_name: name, device_form_factor: formFactor() };
     }
-    const token = device.get("token");
-    return token ? { ...about, session_token: token } : null;
+    this.#token = device.get("token");
+    return this.#token ? { ...about, session_token: this.#token } : null;
   }
 
   #phase(phase) {
     this.link = phase;
     if (phase.name === "open") this.#opened(phase.hello);
     if (phase.name === "stopped" && (this.offer || phase.then === "pair")) {
+      if (!this.offer && device.get("token") !== this.#token) return this.wire.start(); // another window has a new one
       if (!this.offer) device.remove("token");
       this.refusal = phase.text;
       this.offer = null;
@@ -155,7 +157,8 @@ export class Client {
     if (this.offer) this.news = granted(hello.grants);
     this.code = this.offer = this.refusal = null;
     this.hello = hello;
-    if (hello.session_token) device.set("token", hello.session_token);
+    this.#token = hello.session_token ?? this.#token;
+    device.set("token", this.#token);
     this.#sent.clear();
     for (const { turn_id, session_id } of hello.turns ?? []) this.#placed(turn_id, session_id);
     this.#flush();

@@ -18,8 +18,11 @@ export function meaning(code, reason) {
   }
 }
 
+const REVOKED = "Paired device was revoked: pair again.";
 const CREDENTIAL = {
-  session_revoked: "Paired device was revoked: pair again.",
+  revoked: REVOKED, // the reason of a close; the others are codes of `auth.fail`
+  replaced: "This device was paired again elsewhere.",
+  session_revoked: REVOKED,
   session_expired: "The pairing of this phone has expired: pair again.",
   session_unknown: "The relay does not know this phone any more: pair again.",
   pairing_code_rejected: "That code is not valid: it may be mistyped, used or expired. Make a new one.",

@@ -74,7 +74,7 @@ export function applyEnd(turn, type, end) {
     session: end.session_id ?? turn.session,
     status: end.finish ?? (failed ? "failed" : "completed"),
     awaiting: false,
-    parts: settle(turn.parts, end.text ?? ""),
+    parts: settle(turn.parts, end.text ?? "", Boolean(end.truncated)),
     reasoning: end.reasoning || turn.reasoning,
     usage: end.usage ?? null,
     error: end.error ?? null,
@@ -186,9 +186,10 @@ function weave(parts, text, tools) {
   return addText([...addText(known, before), ...fresh], after);
 }
 
-function settle(parts, text) {
+function settle(parts, text, truncated) {
   const done = parts.map((part) => (part.state === "running" ? { ...part, state: "ended" } : part));
-  if (joined(done) === text) return done;
+  const had = joined(done);
+  if (had === text || (truncated && had.startsWith(text))) return done;
   return weave(
     done,
     text,
