@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor
 
 from app.logs.failures import describe_failure
 from app.logs.redaction import Cleaner, clean_text, register_secret
-from app.settings import LogSettings
 
 __all__ = ["bind", "configure", "register_secret"]
 
@@ -30,7 +29,16 @@ _OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName",
 _RESERVED = {"ts", "level", "logger", "event", "exception", "stack", "exc_info", "stack_info"}
 
 
-def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+class LogChoice(Protocol):
+    """What `settings.LogSettings` says, which lies on this package's own level."""
+
+    @property
+    def log_level(self) -> str: ...
+    @property
+    def log_format(self) -> str: ...
+
+
+def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
     """Take over every logger. `stream` defaults to standard error; colour only where that is a terminal."""
     stream = stream or sys.stderr
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]

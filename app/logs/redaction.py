@@ -26,6 +26,7 @@ MAX_TOTAL = 16384  # characters of one record's fields
 MAX_ITEMS = 50  # of one container
 MAX_NODES = 300  # values of one record
 MAX_DEPTH = 8
+MAX_SECRETS = 32  # a relay has a handful; the oldest is forgotten
 MIN_SECRET = 6  # shorter ones would black out half of every line
 
 _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -59,24 +60,41 @@ _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _BETWEEN_WORDS = re.compile(r"""[\s"',;&<>]""")
 
-_secrets: dict[str, tuple[str, ...]] = {}
-_known: re.Pattern[str] | None = None
+
+class _Known:
+    """The secrets that were registered, in every spelling, as one pattern."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, tuple[str, ...]] = {}
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, value: str) -> None:
+        self.secrets.pop(value, None)
+        self.secrets[value] = tuple(_spellings(value))
+        for oldest in list(self.secrets)[:-MAX_SECRETS]:
+            del self.secrets[oldest]
+        self._pattern = None
+
+    def redact(self, text: str) -> str:
+        if self._pattern is None:
+            spellings = sorted({s for known in self.secrets.values() for s in known}, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, spellings)) or r"(?!)", re.IGNORECASE)
+        return self._pattern.sub(REDACTED, text)
+
+
+_known = _Known()  # one, as logging itself is one per process
 
 
 def register_secret(value: str) -> None:
     """From now on `value` is replaced wherever it occurs, also URL-encoded, quoted, in hex and in base64."""
-    global _known  # logging itself is one per process
-    if len(value) < MIN_SECRET or value in _secrets:
-        return
-    _secrets[value] = tuple(_spellings(value))
-    spellings = sorted({s for known in _secrets.values() for s in known}, key=len, reverse=True)
-    _known = re.compile("|".join(map(re.escape, spellings)), re.IGNORECASE)
+    if len(value) >= MIN_SECRET:
+        _known.add(value)
 
 
 def clean_text(text: str, limit: int = MAX_TEXT, *, keep_lines: bool = False) -> str:
     """Without secrets and control characters, and no longer than about `limit`. Running it again changes nothing."""
     shown, rest = _cut(text, limit)
-    shown = _known.sub(REDACTED, shown) if _known is not None else shown
+    shown = _known.redact(shown)
     decoded = _decoded(shown)
     found = _scrub(decoded)
     shown = found if found != decoded else _scrub(shown)  # what only decoding reveals is shown decoded
@@ -158,8 +176,7 @@ def _decoded(text: str) -> str:
 
 
 def _scrub(text: str) -> str:
-    if _known is not None:
-        text = _known.sub(REDACTED, text)
+    text = _known.redact(text)
     for mark, instead in _MARKS:
         text = mark.sub(instead, text)
     return redact_pairs(text)
@@ -172,7 +189,7 @@ def _cut(text: str, limit: int) -> tuple[str, int]:
     kept = text[:limit]
     last = _BETWEEN_WORDS.search(kept[::-1])
     kept = kept[: len(kept) - last.start()] if last else ""
-    for spelling in (s for known in _secrets.values() for s in known):
+    for spelling in (s for known in _known.secrets.values() for s in known):
         part = next((n for n in range(min(len(spelling), len(kept)), 3, -1) if kept.endswith(spelling[:n])), 0)
         kept = kept[: len(kept) - part]
     return kept, len(text) - len(kept)

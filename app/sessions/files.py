@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from app.errors import Misconfigured
@@ -25,9 +25,28 @@ def read_or_make(path: Path, make: Callable[[], bytes]) -> bytes:
         raise Misconfigured(f"{path} cannot be read or made as uid {os.getuid()}: {exc.strerror}") from exc
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Exchange the file as one step, for the same owner: root may do it for the relay. Raises Misconfigured."""
+    try:
+        owner = path.stat()
+        with _draft(path, content) as draft:
+            if os.geteuid() == 0:
+                os.chown(draft, owner.st_uid, owner.st_gid)
+            draft.rename(path)
+    except OSError as exc:
+        raise Misconfigured(f"{path} cannot be replaced as uid {os.getuid()}: {exc.strerror}") from exc
+
+
 def _make(path: Path, content: bytes) -> None:
-    """Written beside and linked into place: a crash leaves no half a key, and of two starters one wins."""
+    """Of two starters one wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _draft(path, content) as draft, suppress(FileExistsError):
+        _place(draft, path)
+
+
+@contextmanager
+def _draft(path: Path, content: bytes) -> Iterator[Path]:
+    """Written beside, to be put into place by a link or a rename: a crash leaves no half a key."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -35,8 +54,7 @@ def _make(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            _place(draft, path)
+        yield draft
     finally:
         draft.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)

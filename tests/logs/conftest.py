@@ -46,7 +46,7 @@ def configured(log_format: Format, level: Literal["debug", "info", "warning", "e
     loggers = [logging.getLogger(), *named]
     before = [(x, list(x.handlers), x.level, x.propagate, x.disabled) for x in loggers]
     hooks = sys.excepthook, threading.excepthook
-    secrets, known = dict(redaction._secrets), redaction._known
+    known, redaction._known = redaction._known, redaction._Known()
     stream = io.StringIO()
     configure(LogSettings(log_level=level, log_format=log_format), stream)
     try:
@@ -54,7 +54,7 @@ def configured(log_format: Format, level: Literal["debug", "info", "warning", "e
     finally:
         logging.captureWarnings(False)
         sys.excepthook, threading.excepthook = hooks
-        redaction._secrets, redaction._known = secrets, known
+        redaction._known = known
         for logger, handlers, old_level, propagate, disabled in before:
             logger.handlers[:] = handlers
             logger.setLevel(old_level)
