@@ -40,6 +40,7 @@ VENDORS = {
     "cryptography": "sessions/* push/* api/*",
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
+    "httptools": "hermes/stream",
     "httpx": "hermes/* push/* cli/* bootstrap",
     "jwt": "sessions/tokens",
     "mcp": "mcp/*",
