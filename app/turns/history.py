@@ -51,10 +51,10 @@ def judge(rows: Sequence[Row], last_row: int, earlier: Sequence[Message], sent: 
     return Verdict(answer, completed=bool(said) and said[-1].get("finish_reason") == "stop")
 
 
-def restate(state: TurnState, rows: Sequence[Row]) -> None:
-    """Replace what the events said by what is stored, which is more."""
+def restate(state: TurnState, rows: Sequence[Row], *, completed: bool) -> None:
+    """Replace what the events said by what is stored. Of an interrupted turn less may be stored than was streamed."""
     words = text_of_rows(rows)
-    if len(words) >= len(str(state.text)):
+    if completed or len(words) >= len(str(state.text)):
         state.text = Text()
         state.text.add(words)
     if thoughts := reasoning_of_rows(rows):

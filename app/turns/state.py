@@ -51,6 +51,9 @@ class TurnState:
     def __post_init__(self) -> None:
         self._first_session = self.session_id
 
+    def bind(self, session_id: str) -> None:
+        self.session_id = self._first_session = session_id
+
     def snapshot(self) -> Json:
         """`state` of a turn.snapshot."""
         return {
@@ -85,17 +88,17 @@ def fold(state: TurnState, name: str, data: bytes, now: float) -> Sequence[Event
     return out
 
 
-def end(state: TurnState, finish: str, error: Json | None = None, **about: Any) -> list[Event]:
+def end(state: TurnState, finish: str, error: Json | None = None) -> list[Event]:
     """The events of an end that no stream brought."""
     if state.finish is not None:
         return close(state)
     out = _release(state)
     state.finish, state.error = finish, error
-    if error is not None:
-        out.append(state.emit("error", dict(error)))
+    if finish in ("failed", "uncertain"):
+        out.append(state.emit("error", dict(error or {})))
     else:
-        flags: Json = {"completed": finish == "completed"} | ({"interrupted": True} if finish != "completed" else {})
-        out.append(state.emit("run.completed", flags | about))
+        flags = {"completed": True} if finish == "completed" else {"completed": False, finish: True}
+        out.append(state.emit("run.completed", flags | ({"error": error} if error else {})))
     out.append(_done(state))
     return out
 

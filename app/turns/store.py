@@ -32,7 +32,7 @@ _END = text(
 )
 _ROW = "SELECT turn_id, device_id, session_id, state, message, progress, finish, created_at FROM turns "
 _ONE = text(_ROW + "WHERE turn_id = :turn")
-_OPEN = text(_ROW + f"WHERE {_OPEN_STATES} ORDER BY created_at, rowid")
+_OPEN = text(_ROW + "WHERE state IN ('accepted', 'submitting', 'running') ORDER BY created_at, rowid")
 _MOVED = text("UPDATE turns SET session_id = :to WHERE session_id = :from AND state = 'accepted'")
 
 
@@ -84,6 +84,12 @@ def end(tx: Tx, turn_id: str, payload: Mapping[str, Any], now: float) -> bool:
 def one(tx: Tx, turn_id: str) -> StoredTurn | None:
     row = tx.one(_ONE, {"turn": turn_id})
     return None if row is None else _stored(row)
+
+
+def messages(tx: Tx, turn_ids: Sequence[str]) -> list[Any]:
+    """What was sent in these turns, as far as they are still stored."""
+    found = (one(tx, turn_id) for turn_id in turn_ids)
+    return [turn.message["message"] for turn in found if turn is not None]
 
 
 def unended(tx: Tx) -> Sequence[StoredTurn]:

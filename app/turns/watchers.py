@@ -5,10 +5,11 @@ An event is encoded once. Nothing here awaits, so between a snapshot and the nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 
 from app.delivery.peer import Peer
-from app.turns.events import TAIL, Encoder, head, snapshot_frame, timestamp
+from app.turns.events import TAIL, Encoder, head, snapshot_frame
 from app.turns.state import Event, TurnState
 
 
@@ -32,9 +33,14 @@ class Watchers:
         self._turn_id, self._device_id, self._state = turn_id, device_id, state
         self._encoder = Encoder(turn_id, state.session_id)
         self._head = head(turn_id)
-        self._own_head = head(own_id) if own_id is not None else self._head
+        self._own_head = self._head if own_id is None else head(own_id)
         self._all: dict[int, Watcher] = {}
         self._live: tuple[Watcher, ...] = ()  # those that are not behind
+        self._late: tuple[Watcher, ...] = ()  # those that are, and join
+        self._ts = b""  # of the last events
+        self._end = b""  # frame of the end, for clients that nothing is kept for
+
+    # who
 
     def add(self, peer: Peer) -> None:
         if peer.link_id not in self._all and not peer.closed:
@@ -49,27 +55,19 @@ class Watchers:
     def __contains__(self, peer: Peer) -> bool:
         return peer.link_id in self._all
 
-    def snapshot(self, peer: Peer, frame_id: str | None = None) -> None:
-        """Send the whole state; from here on this link is up to date."""
-        peer.send(snapshot_frame(self._turn_id, self._state, frame_id))
-        if (watcher := self._all.get(peer.link_id)) is not None and watcher.behind and not watcher.joins:
-            watcher.behind = False
-            self._sort()
+    def _sort(self) -> None:
+        watchers = self._all.values()
+        self._live = tuple(w for w in watchers if not w.behind)
+        self._late = tuple(w for w in watchers if w.behind and w.joins)
 
-    def send(self, frame: bytes, to: Callable[[Peer], bool] = lambda peer: True) -> None:
-        """A frame that is not an event and may not be dropped."""
-        for watcher in list(self._all.values()):
-            if to(watcher.peer):
-                watcher.peer.send(frame)
-
-    def resnapshot(self) -> None:
-        """The state was replaced: events alone would not lead there."""
-        for watcher in list(self._all.values()):
-            if not watcher.joins and not watcher.behind:
-                self.snapshot(watcher.peer)
+    # what
 
     def publish(self, events: Sequence[Event], ts: bytes) -> None:
+        """Runs for every event of a turn: no task, no log line."""
+        self._ts = ts
         for event in events:
+            for late in self._late:
+                late.backlog.append(event)
             n, name, payload = event
             body = self._encoder.body(n, name, payload, ts)
             last, frame = None, b""
@@ -78,22 +76,42 @@ class Watchers:
                     last = watcher.head
                     frame = b"%b%b%b" % (last, body, TAIL)
                 if not watcher.peer.offer(frame):
-                    self._fall_behind(watcher)
-                    if watcher.joins:
-                        watcher.backlog.append(event)
-            if len(self._live) != len(self._all):
-                for watcher in self._all.values():
-                    if watcher.behind and watcher.joins and (not watcher.backlog or watcher.backlog[-1] is not event):
-                        watcher.backlog.append(event)
+                    self._fall_behind(watcher, event)
+
+    def snapshot(self, peer: Peer, frame_id: str | None = None) -> None:
+        """Send the whole state; from here on this link is up to date."""
+        peer.send(snapshot_frame(self._turn_id, self._state, frame_id))
+        watcher = self._all.get(peer.link_id)
+        if watcher is not None and watcher.behind and not watcher.joins:
+            watcher.behind = False
+            self._sort()
+
+    def resnapshot(self) -> None:
+        """The state was replaced: events alone would not lead there."""
+        for watcher in self._live:
+            if not watcher.joins:
+                self.snapshot(watcher.peer)
+
+    def send(self, frame: bytes) -> None:
+        """A frame that is no event and may not be dropped."""
+        for watcher in list(self._all.values()):
+            watcher.peer.send(frame)
+
+    def ended(self, frame: bytes) -> None:
+        """The end is stored and kept. `frame` tells those that have no mailbox."""
+        self._end = frame
+        for watcher in self._live:
+            self._tell_end(watcher.peer)
 
     def rename(self, session_id: str) -> None:
         self._encoder.rename(session_id)
 
-    def _sort(self) -> None:
-        self._live = tuple(watcher for watcher in self._all.values() if not watcher.behind)
+    # behind
 
-    def _fall_behind(self, watcher: Watcher) -> None:
+    def _fall_behind(self, watcher: Watcher, event: Event) -> None:
         watcher.behind = True
+        if watcher.joins:
+            watcher.backlog.append(event)
         self._sort()
         watcher.peer.when_drained(lambda: self._catch_up(watcher))
 
@@ -102,14 +120,16 @@ class Watchers:
             return
         if watcher.joins:
             self._join(watcher)
-        elif not self._state.done or not watcher.peer.supports.delivery:  # else the kept end says it all
+        elif not self._end:
             self.snapshot(watcher.peer)
+        else:
+            self._tell_end(watcher.peer)
 
     def _join(self, watcher: Watcher) -> None:
-        """What was missed, with deltas in a row made one."""
+        """Send what was missed, deltas in a row made one."""
         backlog, watcher.backlog = joined(watcher.backlog), []
         for at, (n, name, payload) in enumerate(backlog):
-            body = self._encoder.body(n, name, payload, timestamp(self._state.started_at))
+            body = self._encoder.body(n, name, payload, self._ts)
             if not watcher.peer.offer(b"%b%b%b" % (watcher.head, body, TAIL)):
                 watcher.backlog = backlog[at:]
                 watcher.peer.when_drained(lambda: self._catch_up(watcher))
@@ -117,19 +137,18 @@ class Watchers:
         watcher.behind = False
         self._sort()
 
+    def _tell_end(self, peer: Peer) -> None:
+        if peer.supports.turns and not peer.supports.delivery:
+            peer.send(self._end)
+
 
 def joined(events: Sequence[Event]) -> list[Event]:
-    """Each run of assistant.delta as one, numbered as its last."""
+    """Each run of assistant.delta as one event, numbered as its last."""
     out: list[Event] = []
-    pieces: list[str] = []
-    for n, name, payload in events:
-        if name != "assistant.delta":
-            pieces = []
-            out.append((n, name, payload))
-            continue
-        if pieces:
-            out.pop()
-        pieces.append(payload["delta"])
-        out.append((n, name, payload | {"delta": payload["delta"]}))
-        out[-1] = (n, name, {**payload, "delta": pieces})
-    return [(n, name, {**p, "delta": "".join(p["delta"])} if name == "assistant.delta" else p) for n, name, p in out]
+    for is_delta, group in groupby(events, key=lambda event: event[1] == "assistant.delta"):
+        run = list(group)
+        if is_delta:
+            n, name, payload = run[-1]
+            run = [(n, name, payload | {"delta": "".join(p["delta"] for _, _, p in run)})]
+        out += run
+    return out

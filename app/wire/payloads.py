@@ -85,10 +85,16 @@ class ImagePart(Payload):
     image_url: ImageUrl
 
 
+class MediaPart(Payload):
+    type: Literal["media"]
+    media_id: Id
+
+
 class ChatSend(Payload):
     session_id: Id | None = None
     message: (
-        Annotated[str, StringConstraints(min_length=1)] | Annotated[list[TextPart | ImagePart], Field(min_length=1)]
+        Annotated[str, StringConstraints(min_length=1)]
+        | Annotated[list[TextPart | ImagePart | MediaPart], Field(min_length=1)]
     )
     model: str | None = None
     profile: str | None = None

@@ -1,0 +1,78 @@
+"""A turn that has not ended, as it lives in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.clock import Clock
+from app.errors import RelayError
+from app.turns.errors import described
+from app.turns.events import timestamp
+from app.turns.state import Event, Json, TurnState, end, fold
+from app.turns.watchers import Watchers
+from app.wire.envelope import encode
+from app.wire.sse import SseEvent
+
+Moved = Callable[["Turn", str, str], None]  # turn, from, to
+
+
+class Turn:
+    """`message` is what was sent: {message, model?, frame_id?}."""
+
+    __slots__ = (
+        "_clock", "_moved", "_session",
+        "created_at", "device_id", "message", "state", "submitted", "turn_id", "watchers",
+    )  # fmt: skip
+
+    def __init__(
+        self, turn_id: str, device_id: str, session_id: str | None, message: Json, *, created_at: float, clock: Clock,
+        moved: Moved,
+    ) -> None:  # fmt: skip
+        self.turn_id, self.device_id, self.message = turn_id, device_id, message
+        self.created_at = created_at
+        self.submitted = False  # upstream may have it
+        self.state = TurnState(session_id or "", created_at)
+        self.watchers = Watchers(turn_id, device_id, message.get("frame_id"), self.state)
+        self._session = self.state.session_id
+        self._clock, self._moved = clock, moved
+
+    @property
+    def session_id(self) -> str | None:
+        return self.state.session_id or None
+
+    @property
+    def sent(self) -> Any:
+        """The user's message: text, or parts."""
+        return self.message["message"]
+
+    def bind(self, session_id: str) -> None:
+        """A new conversation got its session, or one that waits follows its session."""
+        self.state.bind(session_id)
+        self._session = session_id
+        self.watchers.rename(session_id)
+
+    def take(self, events: Sequence[SseEvent]) -> None:
+        """What one read of the stream brought."""
+        state, now = self.state, self._clock.now()
+        ts = timestamp(now)
+        for name, data in events:
+            out = fold(state, name, data, now)
+            if state.session_id != self._session:
+                self._move()
+            if out:
+                self.watchers.publish(out, ts)
+
+    def finish(self, finish: str, error: RelayError | None = None) -> None:
+        """An end that no stream brought. Does nothing to a turn that has one."""
+        self.publish(end(self.state, finish, None if error is None else described(error)))
+
+    def publish(self, events: Sequence[Event]) -> None:
+        self.watchers.publish(events, timestamp(self._clock.now()))
+
+    def _move(self) -> None:
+        old, self._session = self._session, self.state.session_id
+        self.watchers.rename(self._session)
+        self._moved(self, old, self._session)
+        moved = {"turn_id": self.turn_id, "from": old, "to": self._session}
+        self.watchers.send(encode("chat", "chat.session.moved", moved, id=self.turn_id))
