@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from app import __version__
 from app.api import edge, health, pairing, sessions, ws
@@ -19,18 +20,17 @@ from app.web import site
 log = logging.getLogger("talaria.http")
 
 
-def create_app(relay: Relay) -> FastAPI:
+def create_app(relay: Relay) -> ASGIApp:
     """Serves an open relay; whoever opened it closes it."""
     app = FastAPI(title="Talaria", version=__version__, docs_url=None, redoc_url=None)
     app.state.relay = relay
-    for router in (health.router, pairing.router, sessions.router, ws.router, site.router):
+    for router in (health.router, pairing.router, sessions.router, site.router):
         app.include_router(router)
-    app.add_middleware(edge.Edge, relay=relay)
     app.add_exception_handler(RelayError, _relay_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    return app
+    return edge.Edge(ws.Links(app, relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:

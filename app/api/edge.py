@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import HostUnknown, OriginRefused, render
 from app.bootstrap import Relay
-from app.errors import RateLimited, RelayError
+from app.errors import RelayError
 from app.logs import bind
 from app.sessions.address import Address, client_address, is_from
 from app.settings import ServerSettings
@@ -144,13 +144,3 @@ def client(relay: Relay, scope: Scope) -> tuple[Address, bool]:
         nearest = ",".join(header_values(scope, b"x-forwarded-proto")).rpartition(",")[2]
         secure = nearest.strip().lower() in ("https", "wss")
     return client_address(peer, scope["headers"], trusted), secure
-
-
-async def upgrade_refusal(relay: Relay, scope: Scope) -> RateLimited | None:
-    """Why this address may not open a socket now."""
-    address, _ = client(relay, scope)
-    try:
-        await relay.attempts.admit_upgrade(address)
-    except RateLimited as exc:
-        return exc
-    return None

@@ -1,34 +1,75 @@
-"""The socket's edge: `/ws`, and `/` for older clients. Adapts starlette's WebSocket to the gateway's Socket."""
+"""The socket's edge: `/ws`, and `/` for older clients. Adapts an ASGI WebSocket to the gateway's Socket.
+
+Sockets are routed here, before the framework: a link stays open for days, and each layer of middleware would keep its
+frame of the stack alive for as long (18 KiB an idle socket) and cost as much as the rest of a connect.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.responses import Response
-from starlette.websockets import WebSocket
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.edge import client, upgrade_refusal
+from app.api.edge import client, header_values
+from app.api.errors import render
 from app.bootstrap import Relay
-from app.errors import Draining, RelayError
+from app.errors import Draining, NotFound, RateLimited, RelayError
+from app.sessions.address import Address
 
-router = APIRouter()
+PATHS = ("/ws", "/")
+
+
+class Links:
+    """Pure ASGI: takes the sockets and passes everything else on."""
+
+    def __init__(self, app: ASGIApp, relay: Relay) -> None:
+        self._app = app
+        self._relay = relay
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+        address, secure = client(self._relay, scope)
+        refused = await self._refusal(scope["path"], address)
+        if refused is not None:
+            await render(scope, refused)(scope, receive, send)
+            return
+        await receive()  # websocket.connect
+        await send({"type": "websocket.accept"})
+        socket = ServerSocket(scope["extensions"]["talaria"], send)
+        await self._relay.gateway.serve(socket, address, _bearer(scope), secure=secure)
+
+    async def _refusal(self, path: str, address: Address) -> RelayError | None:
+        if path not in PATHS:
+            return NotFound("there is no socket at this path")
+        if self._relay.gateway.draining:
+            return Draining(retry_after=3)
+        try:
+            await self._relay.attempts.admit_upgrade(address)
+        except RateLimited as exc:
+            return exc
+        return None
 
 
 class ServerSocket:
     """Over our server's protocol object, which is in the scope's extensions."""
 
-    def __init__(self, websocket: WebSocket) -> None:
-        self._send = websocket.send
-        self._protocol: Any = websocket.scope["extensions"]["talaria"]
-        self.listen = self._protocol.listen
-        self.pause = self._protocol.pause
-        self.resume = self._protocol.resume
-        self.write = self._protocol.write
-        self.drain = self._protocol.drain
-        self.raise_limit = self._protocol.raise_limit
-        self.closed = self._protocol.wait_gone
-        self.abort = self._protocol.abort
+    __slots__ = (
+        "_protocol", "_send", "abort", "closed", "drain", "listen", "pause", "raise_limit", "resume", "write",
+    )  # fmt: skip
+
+    def __init__(self, protocol: Any, send: Send) -> None:
+        self._protocol = protocol
+        self._send = send
+        self.listen = protocol.listen
+        self.pause = protocol.pause
+        self.resume = protocol.resume
+        self.write = protocol.write
+        self.drain = protocol.drain
+        self.raise_limit = protocol.raise_limit
+        self.closed = protocol.wait_gone
+        self.abort = protocol.abort
 
     @property
     def close_code(self) -> int | None:
@@ -40,23 +81,9 @@ class ServerSocket:
             await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
 
-@router.websocket("/ws")
-@router.websocket("/")
-async def link(websocket: WebSocket) -> None:
-    relay: Relay = websocket.app.state.relay
-    refused = Draining(retry_after=3) if relay.gateway.draining else await upgrade_refusal(relay, websocket.scope)
-    if refused is not None:
-        await websocket.send_denial_response(_denial(refused))
-        return
-    await websocket.accept()
-    scheme, _, token = websocket.headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else None
-    address, secure = client(relay, websocket.scope)
-    await relay.gateway.serve(ServerSocket(websocket), address, bearer or None, secure=secure)
-
-
-def _denial(error: RelayError) -> Response:
-    headers = {"X-Talaria-Error": error.code}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
-    return Response(error.message, error.http_status, headers, media_type="text/plain")
+def _bearer(scope: Scope) -> str | None:
+    for value in header_values(scope, b"authorization"):
+        scheme, _, token = value.partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+    return None

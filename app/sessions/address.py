@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 Network = IPv4Network | IPv6Network
@@ -52,6 +53,8 @@ def client_address(
 
 
 def is_from(peer: str | None, networks: Sequence[Network]) -> bool:
+    if not networks:
+        return False
     ip = _parse(peer or "")
     return ip is not None and _is_in(ip, networks)
 
@@ -77,6 +80,7 @@ def _client(chain: list[str], trusted: Sequence[Network]) -> IPv4Address | IPv6A
     return ip  # every hop is a proxy of ours: the request began at the farthest
 
 
+@lru_cache(1024)
 def _parse(text: str) -> IPv4Address | IPv6Address | None:
     """Also `1.2.3.4:56`, `[::1]:56`, and IPv4 written as IPv6."""
     text = text.strip()
