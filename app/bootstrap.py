@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.channels.base import Dispatch
+from app.channels.chat import Chat
 from app.channels.system import System
 from app.clock import Clock
 from app.db import Database, open_database
@@ -20,6 +21,7 @@ from app.errors import Misconfigured
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
+from app.hermes.hermes import Hermes
 from app.pairing.service import Pairing
 from app.sessions.attempts import Attempts
 from app.sessions.keys import SessionKeys
@@ -27,22 +29,7 @@ from app.sessions.operator import OperatorToken
 from app.sessions.service import Sessions
 from app.settings import Settings
 from app.tasks import Supervisor
-
-
-class Hermes:
-    def states(self):
-        return {}
-
-
-class Turns:
-    def running(self, d):
-        return []
-
-    def attach(self, p):
-        pass
-
-    async def recover(self):
-        pass
+from app.turns.runner import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +76,16 @@ async def open_relay(
             on_revoked=hub.end_session, on_changed=hub.regrant_session,
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
-        hermes = Hermes()
-        turns = Turns()
+        hermes = await stack.enter_async_context(Hermes(settings.hermes, clock, tasks))
+        turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes)
+        stack.push_async_callback(turns.close)
         facts = Facts(await db.write(relay_id), hermes.states, turns.running)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
-            dispatch=Dispatch([System(clock)], clock),
+            dispatch=Dispatch([System(clock), Chat(turns, hermes, tasks)], clock),
             authenticator=authenticator, limits=limits, attach=turns.attach,
         )  # fmt: skip
         await turns.recover()
