@@ -7,31 +7,38 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.channels.base import Channel
 from app.settings import describe_settings
 from app.wire import close
 from deploy import tables
+from tests.relay import RunningRelay
 
 ROOT = Path(__file__).parents[1]
 PROTOCOL = (ROOT / "deploy/protocol.md").read_text()
 MESSAGE = re.compile(r"^\| (\w+) \| `([\w.]+)` \| ([→←]) \|", re.MULTILINE)
+ROUTE = re.compile(r"^\| `([A-Z]+) (/[^`]*)` \|", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?://)([^)#]+)(?:#[^)]*)?\)")
+PROSE = ["README.md", "CONTRIBUTING.md", *(str(page.relative_to(ROOT)) for page in (ROOT / "deploy").rglob("*.md"))]
 
 Message = tuple[str, str]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _everything() -> None:
+@pytest.fixture(scope="module")
+def everything() -> None:
+    """Every module is imported, so that what registers itself has done so."""
     tables.import_everything()
 
 
+@pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
 def test_generated_tables_are_fresh(page: Path) -> None:
     assert page.read_text() == tables.rendered(page.read_text()), "run: python -m deploy.tables"
 
 
+@pytest.mark.usefixtures("everything")
 def test_every_message_a_device_may_send_is_documented() -> None:
     received = {(channel.name, type_) for channel in _channels(Channel) for type_ in channel.types()}
     assert _documented("→") == received | {("system", "auth")}  # auth belongs to the link
@@ -47,6 +54,13 @@ def test_no_documented_message_is_invented() -> None:
     assert {type_ for _, type_ in _documented("←")} <= strings
 
 
+async def test_every_route_is_documented(relay: RunningRelay) -> None:
+    async with httpx.AsyncClient() as http:
+        paths = (await http.get(f"{relay.url}/openapi.json")).json()["paths"]
+    served = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert set(ROUTE.findall(PROTOCOL)) == {route for route in served if route[0] != "HEAD"}
+
+
 def test_close_codes_are_documented() -> None:
     defined = {value for name, value in vars(close).items() if name.isupper()}
     section = PROTOCOL.split("## Closing")[1].split("## ")[0]
@@ -58,7 +72,7 @@ def test_the_example_environment_names_every_setting_and_no_other() -> None:
     assert named == {setting.name for setting in describe_settings({}, Path("/nonexistent/.env"))}
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *map(str, (ROOT / "deploy").glob("*.md"))])
+@pytest.mark.parametrize("page", PROSE)
 def test_links_between_files_lead_somewhere(page: str) -> None:
     path = ROOT / page
     broken = [link for link in LINK.findall(path.read_text()) if not (path.parent / link).exists()]
@@ -94,7 +108,6 @@ def _sent() -> Iterator[Message]:
     """Calls of `encode("channel", "type", …)` with both names spelled out."""
     for tree in _sources():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "encode":
-                match node.args[:2]:
-                    case [ast.Constant(value=str(channel)), ast.Constant(value=str(type_))]:
-                        yield channel, type_
+            match node:
+                case ast.Call(ast.Name("encode"), [ast.Constant(str(channel)), ast.Constant(str(type_)), *_]):
+                    yield channel, type_

@@ -14,18 +14,21 @@ from app.errors import RelayError
 router = APIRouter(tags=["health"])
 
 
-@router.api_route("/health", methods=["GET", "HEAD"])
+@router.head("/health", include_in_schema=False)
+@router.get("/health")
 async def health() -> dict[str, str]:
     """The probe of the apps: cheap, and the same whatever the upstreams do."""
     return {"status": "ok", "version": __version__, "platform": "talaria"}
 
 
-@router.api_route("/livez", methods=["GET", "HEAD"])
+@router.head("/livez", include_in_schema=False)
+@router.get("/livez")
 async def livez() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.api_route("/readyz", methods=["GET", "HEAD"])
+@router.head("/readyz", include_in_schema=False)
+@router.get("/readyz")
 async def readyz(request: Request) -> JSONResponse:
     """503 while nothing can be stored, or while draining. Upstreams are listed and never decide."""
     relay: Relay = request.app.state.relay
