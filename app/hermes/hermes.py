@@ -57,13 +57,12 @@ class Hermes:
 
     # a turn
 
-    async def lease(self, session_id: str, turn_id: str) -> Lease:
+    async def lease(self, session_id: str) -> Lease:
         """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
         capabilities = await self.api.capabilities()
         if not capabilities.allows("session_chat_streaming"):
             raise UpstreamUnsupported("this Hermes does not offer streamed chat in sessions: 0.19 or newer is needed")
         mark, (last_row, since) = await self._bearings(session_id)
-        self.rows.submitted(session_id, turn_id)
         return Lease(
             route="session_stream",
             base=self.api.route().fingerprint,

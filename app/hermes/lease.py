@@ -70,7 +70,11 @@ class RowMarks:
         while len(self._known) > MAX_SESSIONS:
             self._known.popitem(last=False)
 
+    def forget(self, session_id: str) -> None:
+        self._known.pop(session_id, None)
+
     def submitted(self, session_id: str, turn_id: str) -> None:
+        """Hermes has taken this turn: it accounts for a row after the last one known."""
         if (known := self._known.get(session_id)) is not None:
             known.since.append(turn_id)
 
