@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -242,6 +243,9 @@ async def open_database(url: str) -> AsyncIterator[Database]:
     )
     event.listen(engine, "connect", _prepare)
     loop = asyncio.get_running_loop()
+    if path := make_url(url).database:
+        with suppress(OSError):  # SQLite says better what is wrong with it
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # -wal and -shm take over this mode
     try:
         await loop.run_in_executor(None, migrate, engine)
     except DBAPIError as exc:

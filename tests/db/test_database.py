@@ -133,6 +133,12 @@ async def test_what_was_written_is_there_after_reopening_and_a_closed_database_s
         assert await keys(db) == ["a"]
 
 
+async def test_only_the_owner_can_read_the_files(db: Database, tmp_path: Path) -> None:
+    await db.write(put("a"))
+    files = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+    assert files == dict.fromkeys(("t.db", "t.db-wal", "t.db-shm"), "0o600")
+
+
 async def test_a_file_that_is_no_database_is_refused_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "t.db").write_bytes(b"this is not a database file at all, not even close" * 40)
     with pytest.raises(Misconfigured, match=r"t\.db"):
