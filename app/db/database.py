@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Connection, CursorResult, Engine, Executable, NullPool, Row, create_engine, event, make_url, text
 from sqlalchemy.exc import DBAPIError
@@ -27,7 +27,7 @@ from app.errors import Misconfigured, Overloaded, RelayError, StorageFailed, Sto
 
 log = logging.getLogger("talaria.db")
 T = TypeVar("T")
-AnyRow: TypeAlias = Row[Unpack[tuple[Any, ...]]]
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
 MAX_QUEUED = 10_000  # works waiting for the writer; over it callers are told to come back
 MAX_BATCH = 256  # works in one commit: keeps the wait of the first one short
