@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import cast
 
 import httptools
 
@@ -94,9 +95,9 @@ class _Exchange(asyncio.BufferedProtocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._request)
+        # uvloop's transports are asyncio's by their methods only, not by their class
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._request)
         self._watch_silence()
 
     def get_buffer(self, sizehint: int) -> memoryview:
