@@ -15,6 +15,7 @@ from app.api.errors import BearerRequired, DeviceRequired, OperatorRequired
 from app.bootstrap import Relay
 from app.sessions.errors import SessionRefused
 from app.sessions.service import Principal
+from app.settings import ServerSettings
 
 _FORWARDING = {
     b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip", b"fastly-client-ip",
@@ -59,7 +60,7 @@ async def operator(connection: HTTPConnection) -> Caller:
 
 async def operator_or_host_tool(connection: HTTPConnection) -> Caller:
     """For the routes that hermes-relay keeps for its own host."""
-    if "authorization" not in connection.headers and is_host_tool(relay(connection), connection.scope):
+    if "authorization" not in connection.headers and is_host_tool(relay(connection).settings.server, connection.scope):
         return Caller(None)
     return await operator(connection)
 
@@ -83,12 +84,12 @@ async def device_or_operator(connection: HTTPConnection) -> Caller:
 
 async def device_or_host_tool(connection: HTTPConnection) -> Caller:
     """A device or the operator, and the tools that hermes-relay lets in without a token."""
-    if "authorization" not in connection.headers and is_host_tool(relay(connection), connection.scope):
+    if "authorization" not in connection.headers and is_host_tool(relay(connection).settings.server, connection.scope):
         return Caller(None)
     return await device_or_operator(connection)
 
 
-def is_host_tool(relay: Relay, scope: Scope) -> bool:
+def is_host_tool(settings: ServerSettings, scope: Scope) -> bool:
     """TALARIA_TRUST_LOOPBACK=1, and no sign at all of a browser, a proxy or a tunnel between the caller and us."""
     peer = scope["client"][0] if scope.get("client") else None
     names = {name for name, _ in scope["headers"]}
@@ -96,7 +97,7 @@ def is_host_tool(relay: Relay, scope: Scope) -> bool:
     has_body = b"transfer-encoding" in names or header_values(scope, b"content-length") not in ([], ["0"])
     is_json = len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json"
     return (
-        relay.settings.server.trust_loopback
+        settings.trust_loopback
         and peer in ("127.0.0.1", "::1")
         and len(hosts) == 1
         and names_us(hosts[0], frozenset(LOOPBACK))

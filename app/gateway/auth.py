@@ -48,6 +48,7 @@ class Admission:
     supports: Supports
     start: Position | None  # None: the client does not acknowledge
     ok: dict[str, Any]  # payload of auth.ok
+    changes: int  # how many changes of sessions the verdict takes into account
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,13 @@ class Authenticator:
 
     async def authenticate(self, auth: Auth, address: Address, bearer: str | None, *, secure: bool) -> Admission:
         """Raises what the credential deserves: close_code 4401 marks a bad one, anything else is not its fault."""
+        changes = self._sessions.changes
         principal, token = await self._identify(auth, address, bearer)
         start = await self._position(principal.device_id, auth)
         ok = {
             "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
-            "grants": dict(principal.grants), "transport_hint": "wss" if secure else "ws", "profiles": [],
+            "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
+            "profiles": [],
             "device_id": principal.device_id, "relay_id": self._facts.relay_id, "protocol": 1,
             "epoch": start.epoch, "head": start.head,
             "limits": {"frame_bytes": MAX_FRAME, "kept_bytes": KEPT_BYTES}, "heartbeat_s": self._limits.heartbeat_s,
@@ -82,7 +85,7 @@ class Authenticator:
             "approvals": [], "push": {"state": "off"},
         }  # fmt: skip
         acknowledges = auth.supports.delivery >= 1
-        return Admission(principal, auth.instance, auth.supports, start if acknowledges else None, ok)
+        return Admission(principal, auth.instance, auth.supports, start if acknowledges else None, ok, changes)
 
     async def _identify(self, auth: Auth, address: Address, bearer: str | None) -> tuple[Principal, str]:
         if auth.pairing_code is not None:

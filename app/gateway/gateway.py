@@ -88,6 +88,8 @@ class Gateway:
         """The link joins the others, is told so, and gets what was kept."""
         self._strangers.pop(link.link_id, None)
         self._hub.join(link)
+        if admission.changes != self._sessions.changes:  # this session may have ended before it could be found here
+            self.tasks.start(self.recheck(), "recheck")
         link.send(encode("system", "auth.ok", admission.ok, id=frame.id))
         if admission.start is None:
             self._attach(link)
