@@ -44,7 +44,8 @@ def refusal(error: RelayError, ref: str | None) -> bytes:
 def receives(type_: str, model: type[BaseModel] | None) -> Callable[[H], H]:
     """Marks a method `(self, payload: model, call: Call) -> None`, plain or async, as the handler of a type.
 
-    Without a model the payload is passed as it came. A handler ends after its database work; what waits for an upstream or another frame runs as a task of its room.
+    Without a model the payload is passed as it came. A handler ends after its database work; what waits for an
+    upstream or another frame runs as a task of its room.
     """
 
     def mark(handler: H) -> H:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ async def db(tmp_path: Path) -> AsyncIterator[Database]:
         yield db
 
 
-def put(key: str, size: int = 1):  # type: ignore[no-untyped-def]
+def put(key: str, size: int = 1) -> Callable[[Tx], int]:
     return lambda tx: tx.execute(PUT, {"key": key, "value": b"x" * size}).rowcount
 
 
@@ -53,7 +53,7 @@ async def test_a_statement_the_database_refuses_fails_its_work_alone(db: Databas
 async def test_after_commit_runs_in_order_before_the_caller_goes_on_and_never_for_a_failed_work(db: Database) -> None:
     said: list[str] = []
 
-    def work(name: str, *, fail: bool = False):  # type: ignore[no-untyped-def]
+    def work(name: str, *, fail: bool = False) -> Callable[[Tx], None]:
         def run(tx: Tx) -> None:
             tx.execute(PUT, {"key": name, "value": b"x"})
             tx.after_commit(lambda: said.append(name))

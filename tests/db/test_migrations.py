@@ -10,7 +10,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, Integer, NullPool, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Engine, NullPool, create_engine, event, insert, inspect, select, text
 
 from app.db import open_database
 from app.db.database import _prepare
@@ -43,11 +43,8 @@ def fill(engine: Engine) -> None:
     number = itertools.count(1)
     with engine.connect() as connection:
         for table in metadata.sorted_tables:
-            row = {
-                c.name: next(number) if isinstance(c.type, Integer) else b"x" if str(c.type) == "BLOB" else "x"
-                for c in table.columns
-            }
-            row |= {c.name: 1.5 for c in table.columns if str(c.type) == "FLOAT"}
+            made: dict[str, Any] = {"INTEGER": lambda: next(number), "FLOAT": lambda: 1.5, "BLOB": lambda: b"x"}
+            row = {c.name: made.get(str(c.type), lambda: "x")() for c in table.columns}
             connection.execute(insert(table).values(row))
         connection.commit()
 

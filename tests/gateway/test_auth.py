@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -167,7 +168,7 @@ async def test_sockets_without_auth_are_bounded_and_the_oldest_goes(tmp_path: Pa
 async def test_one_address_may_hold_only_a_few_of_them(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, TRUSTED_PROXIES="127.0.0.1")
     async with running(settings) as relay:
-        near = {"additional_headers": {"X-Forwarded-For": "203.0.113.9"}}
+        near: dict[str, Any] = {"additional_headers": {"X-Forwarded-For": "203.0.113.9"}}
         far = await relay.open(additional_headers={"X-Forwarded-For": "203.0.113.10"})
         phones = [await relay.open(**near) for _ in range(9)]
         assert (await phones[0].closed())[0] == 4408
@@ -177,7 +178,7 @@ async def test_one_address_may_hold_only_a_few_of_them(tmp_path: Path) -> None:
 
 async def test_guessing_blocks_the_address_before_the_upgrade(tmp_path: Path) -> None:
     async with running(settings_for(tmp_path, TRUSTED_PROXIES="127.0.0.1")) as relay:
-        guesser = {"additional_headers": {"X-Forwarded-For": "203.0.113.9"}}
+        guesser: dict[str, Any] = {"additional_headers": {"X-Forwarded-For": "203.0.113.9"}}
         for _ in range(5):
             phone = await relay.open(**guesser)
             assert (await phone.ask("system", "auth", {"session_token": "guess"})).type == "auth.fail"

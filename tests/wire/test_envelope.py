@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,10 +44,8 @@ def test_anything_is_a_frame_or_refused(value: Any) -> None:
 
 @given(st.text().map(str.encode) | st.binary())
 def test_any_bytes_are_a_frame_or_refused(raw: bytes) -> None:
-    try:
-        Envelope.parse(raw)
-    except FrameInvalid as exc:
-        assert exc.code == "frame_invalid"
+    with suppress(FrameInvalid):
+        assert isinstance(Envelope.parse(raw), Envelope)
 
 
 def test_an_absent_or_null_payload_is_empty_and_an_absent_id_is_allowed() -> None:
@@ -75,7 +74,7 @@ def test_the_size_limit_counts_bytes() -> None:
     room = MAX_FRAME - len('{"channel":"c","type":"t","payload":{"x":""}}')
 
     def frame(text: str) -> bytes:
-        return ('{"channel":"c","type":"t","payload":{"x":"%s"}}' % text).encode()
+        return b'{"channel":"c","type":"t","payload":{"x":"' + text.encode() + b'"}}'
 
     assert Envelope.parse(frame("x" * room)).type == "t"
     assert Envelope.parse(frame("é" * (room // 2))).type == "t"
