@@ -1,0 +1,1 @@
+"""What the relay costs, beside a bare server in the same run: `make bench`, or `python -m deploy.bench`."""

@@ -1,0 +1,41 @@
+"""The floor: uvicorn and nothing else, echoing text. `python -m deploy.bench.bare` prints where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import uvicorn
+import uvloop
+from starlette.types import Receive, Scope, Send
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"]})
+
+
+async def main() -> None:
+    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(2048)
+    config = uvicorn.Config(
+        echo,
+        ws="websockets-sansio",
+        http="httptools",
+        lifespan="off",
+        ws_per_message_deflate=False,
+        access_log=False,
+        log_level="warning",
+    )
+    print(json.dumps({"url": f"http://127.0.0.1:{listener.getsockname()[1]}"}), flush=True)
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

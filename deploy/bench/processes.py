@@ -1,0 +1,140 @@
+"""Starts what is measured, each in a process of its own on a free loopback port, and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 30
+STOP_SECONDS = 10
+
+
+class Broken(Exception):
+    """Something that is measured did not start or did not do its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    url: str
+    pid: int
+    data_dir: Path
+    key: str = ""  # what it asks for: the operator token or the API key
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
+
+    def http(self) -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+
+
+@asynccontextmanager
+async def bare_echo(scratch: Path) -> AsyncIterator[Server]:
+    async with _process(["deploy.bench.bare"], scratch, core=0) as process:
+        yield Server(await _said_url(process, scratch), process.pid, scratch)
+
+
+@asynccontextmanager
+async def stand_in(scratch: Path) -> AsyncIterator[Server]:
+    """The agent: it streams as fast, or as evenly, as a message asks it to."""
+    key = secrets.token_hex(16)
+    async with _process(["app.demo", "--port", "0", "--delay", "0", "--key", key], scratch, core=None) as process:
+        yield Server(await _said_url(process, scratch), process.pid, scratch, key)
+
+
+@asynccontextmanager
+async def relay(scratch: Path, agent: Server | None = None) -> AsyncIterator[Server]:
+    """The relay as `talaria serve` runs it. The same `scratch` again is the same relay restarted."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environ = {
+        "TALARIA_DATA_DIR": str(scratch / "data"),
+        "TALARIA_PORT": str(port),
+        "TALARIA_LOG_LEVEL": "warning",
+        "TALARIA_HERMES_API_URL": agent.url if agent else "",
+        "TALARIA_HERMES_API_KEY": agent.key if agent else "",
+    }
+    async with _process(["app", "serve"], scratch, core=0, environ=environ) as process:
+        server = Server(f"http://127.0.0.1:{port}", process.pid, scratch / "data")
+        await _answers(server, process, scratch)
+        yield Server(server.url, server.pid, server.data_dir, (server.data_dir / "operator-token").read_text().strip())
+
+
+@asynccontextmanager
+async def _process(
+    module: Sequence[str], scratch: Path, *, core: int | None, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`python -m …` in `scratch`, so that no `.env` of the caller counts. `core` is where it stays."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TALARIA_")}
+    with _log(scratch).open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", *module),
+            cwd=scratch,
+            env={**clean, "PYTHONPATH": str(ROOT), **(environ or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if environ is None else log,
+            stderr=log,
+            preexec_fn=lambda: pin(core),
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+def pin(core: int | None) -> None:
+    """Servers on the first core, the client on the second: neither then takes the other's time."""
+    available = sorted(os.sched_getaffinity(0))
+    if core is not None and len(available) > 1:
+        os.sched_setaffinity(0, {available[core]})
+
+
+async def _said_url(process: asyncio.subprocess.Process, scratch: Path) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(START_SECONDS):
+        line = await process.stdout.readline()
+    if not line:
+        raise Broken(f"a server did not start:\n{_log(scratch).read_text()[-2000:]}")
+    return str(json.loads(line)["url"])
+
+
+async def _answers(server: Server, process: asyncio.subprocess.Process, scratch: Path) -> None:
+    deadline = asyncio.get_running_loop().time() + START_SECONDS
+    async with server.http() as http:
+        while process.returncode is None and asyncio.get_running_loop().time() < deadline:
+            try:
+                if (await http.get("/livez")).status_code == 200:
+                    return
+            except httpx.ConnectError:
+                await asyncio.sleep(0.05)
+    raise Broken(f"the relay did not start:\n{_log(scratch).read_text()[-2000:]}")
+
+
+def _log(scratch: Path) -> Path:
+    return scratch / "log.txt"

@@ -1,0 +1,159 @@
+"""Streams of deltas, read straight from the stand-in and through the relay. Each delta carries when it was made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+import orjson
+
+from deploy.bench.phone import dial
+from deploy.bench.processes import Broken, Server
+
+STAMP = re.compile(rb"t=(\d+) ")
+STREAM_SECONDS = 90
+HEAD = 64  # bytes of a frame that hold its channel and type
+
+
+@dataclass(slots=True)
+class Flow:
+    """What came of some streams that ran together."""
+
+    delays_ms: list[float] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    last: float = 0.0
+    snapshots: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.last - self.started
+
+    @property
+    def per_second(self) -> float:
+        return len(self.delays_ms) / self.seconds
+
+    def scan(self, text: bytes) -> None:
+        """Counts stamps, not frames: deltas may come joined."""
+        now = time.monotonic_ns()
+        for stamp in STAMP.findall(text):
+            self.delays_ms.append((now - int(stamp)) / 1e6)
+        self.last = time.perf_counter()
+
+
+async def make_sessions(agent: Server, names: Iterable[str]) -> None:
+    async with agent.http() as http:
+        for name in names:
+            (await http.post("/api/sessions", json={"id": name})).raise_for_status()
+
+
+async def direct(agent: Server, sessions: list[str], message: str) -> Flow:
+    flow = Flow()
+    loop = asyncio.get_running_loop()
+    readers = [_EventReader(agent, session, message, flow) for session in sessions]
+    for reader in readers:
+        await loop.create_connection(reader.itself, agent.host, agent.port)
+    flow.started = time.perf_counter()
+    for reader in readers:
+        reader.ask()
+    async with asyncio.timeout(STREAM_SECONDS):
+        await asyncio.gather(*(reader.ended for reader in readers))
+    return flow
+
+
+class _EventReader(asyncio.Protocol):
+    """One POST whose answer is a stream. Reads no chunk sizes: a stamp is a stamp."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, agent: Server, session: str, message: str, flow: Flow) -> None:
+        body = orjson.dumps({"message": message})
+        self._request = (
+            f"POST /api/sessions/{session}/chat/stream HTTP/1.1\r\nHost: {agent.host}:{agent.port}\r\n"
+            f"Authorization: Bearer {agent.key}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
+        self._flow = flow
+        self._rest = b""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def itself(self) -> Self:
+        """A protocol factory, for one connection."""
+        return self
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def ask(self) -> None:
+        self.transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        if b"assistant.delta" in whole:
+            self._flow.scan(whole)
+        if b"event: done" in whole:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set_result(None)
+
+
+class Watcher:
+    """A phone that begins one turn and reads it to its kept end."""
+
+    def __init__(self, session: str, flow: Flow) -> None:
+        self.session = session
+        self.flow = flow
+        self.accepted = asyncio.Event()
+        self.end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.end_at = 0.0  # monotonic
+        self.seq = 0
+
+    def on_text(self, text: bytes) -> None:
+        head = text[:HEAD]
+        if b'"stream.event"' in head:
+            self.flow.scan(text)
+        elif b'"turn.snapshot"' in head:
+            self.flow.snapshots += 1
+        elif b'"turn.' in head:
+            self._ended(orjson.loads(text))
+        elif b'"chat.accepted"' in head:
+            self.accepted.set()
+        elif b'"system","type":"error"' in head or b'"chat.error"' in head:
+            self._fail(text)
+
+    def _ended(self, frame: dict[str, Any]) -> None:
+        self.seq = max(self.seq, frame.get("seq", 0))
+        payload = frame["payload"]
+        if payload["session_id"] != self.session or self.end.done():
+            return  # the end of another phone's turn: ends go to every device
+        if payload["finish"] != "completed":
+            self._fail(orjson.dumps(frame))
+            return
+        self.end_at = time.monotonic()
+        self.end.set_result(payload)
+
+    def _fail(self, text: bytes) -> None:
+        if not self.end.done():
+            self.end.set_exception(Broken(f"a turn failed: {text[:500]!r}"))
+
+
+async def relayed(relay: Server, tokens: list[str], sessions: list[str], message: str) -> Flow:
+    """One phone to a session, each with its own token. Raises Broken for a turn that did not complete."""
+    flow = Flow()
+    watchers = [Watcher(session, flow) for session in sessions]
+    phones = [await dial(relay, token, w.on_text) for token, w in zip(tokens, watchers, strict=False)]
+    flow.started = time.perf_counter()
+    for phone, watcher in zip(phones, watchers, strict=True):
+        phone.send("chat", "chat.send", {"message": message, "session_id": watcher.session})
+    try:
+        async with asyncio.timeout(STREAM_SECONDS):
+            await asyncio.gather(*(watcher.end for watcher in watchers))
+    finally:
+        for phone, watcher in zip(phones, watchers, strict=True):
+            phone.send("system", "ack", {"epoch": phone.auth["epoch"], "seq": watcher.seq})
+            phone.socket.transport.close()
+    return flow
