@@ -6,6 +6,7 @@ copy of the few addresses that have attempts or a block, so that an upgrade or a
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from app.db import Database, Tx
 from app.errors import RateLimited
 from app.sessions import store
 from app.sessions.address import Address
+
+log = logging.getLogger("talaria.sessions")
 
 Kind = Literal["code", "token"]
 
@@ -118,6 +121,8 @@ class Attempts:
         def remember() -> None:
             self._counted.discard(entry)
             self._blocks[entry] = until
+            kind, address = entry
+            log.warning("too many wrong credentials", extra={"kind": kind, "address": address, "until": until})
 
         return remember
 
