@@ -5,7 +5,6 @@ The row decides, the token only names it. Verdicts are cached for a few seconds,
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -32,10 +31,9 @@ from app.sessions.errors import (
 )
 from app.sessions.keys import SessionKeys
 from app.sessions.store import Device, Session
+from app.sessions.verdicts import Verdicts
 from app.settings import SessionSettings
 
-CACHED_S = 5.0
-MAX_CACHED = 10_000  # verdicts; about 1 KiB each
 SEEN_S = 60.0  # "last seen" is written at most this often: it is for people
 
 
@@ -64,12 +62,6 @@ class Change:
     ttl_given: bool = False
 
 
-@dataclass(slots=True)
-class _Verdict:
-    principal: Principal
-    until: float  # monotonic
-
-
 class Sessions:
     """`on_revoked(session_id, reason)` and `on_changed(session_id, grants)` run on the loop right after the commit."""
 
@@ -91,7 +83,7 @@ class Sessions:
         self.default_ttl = settings.session_ttl
         self._on_revoked = on_revoked
         self._on_changed = on_changed
-        self._verdicts: dict[bytes, _Verdict] = {}
+        self._verdicts: Verdicts[Principal] = Verdicts(clock)
         # Counts ends and changes. What was read before one may be out of date: it is not cached, and a link that was
         # authenticated meanwhile is to be rechecked.
         self.changes = 0
@@ -122,11 +114,11 @@ class Sessions:
 
     async def verify(self, token: str) -> Principal:
         """Raises TokenRejected for what matches nothing, else SessionUnknown, SessionExpired, SessionRevoked."""
-        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        verdict = self._verdicts.get(digest)
-        if verdict is not None and verdict.until > self._clock.monotonic():
-            _check_end(verdict.principal.expires_at, self._clock.now())
-            return verdict.principal
+        key = self._verdicts.key(token)
+        cached = self._verdicts.get(key)
+        if cached is not None:
+            _check_end(cached.expires_at, self._clock.now())
+            return cached
         session_id, device_id = tokens.read(self._keys, token)
         changes = self.changes
         session = await self._db.read(lambda tx: store.session(tx, session_id))
@@ -134,7 +126,7 @@ class Sessions:
             raise SessionUnknown()
         principal = self._judge(session)
         if changes == self.changes:
-            self._remember(digest, principal)
+            self._verdicts.put(key, session_id, principal)
         await self._note_seen(session)
         return principal
 
@@ -166,14 +158,6 @@ class Sessions:
             raise SessionRevoked("this device was paired again" if session.revoked_reason == "replaced" else "")
         _check_end(session.expires_at, self._clock.now())
         return _principal(session)
-
-    def _remember(self, digest: bytes, principal: Principal) -> None:
-        if len(self._verdicts) >= MAX_CACHED:
-            now = self._clock.monotonic()
-            self._verdicts = {key: verdict for key, verdict in self._verdicts.items() if verdict.until > now}
-            if len(self._verdicts) >= MAX_CACHED:
-                self._verdicts.clear()
-        self._verdicts[digest] = _Verdict(principal, self._clock.monotonic() + CACHED_S)
 
     async def _note_seen(self, session: Session) -> None:
         now = self._clock.now()
@@ -285,18 +269,14 @@ class Sessions:
         tx.after_commit(lambda: self._ended(session_id, reason))
 
     def _ended(self, session_id: str, reason: str) -> None:
-        self._drop_verdicts(session_id)
+        self.changes += 1
+        self._verdicts.drop(session_id)
         self._on_revoked(session_id, reason)
 
     def _changed(self, session: Session) -> None:
-        self._drop_verdicts(session.session_id)
-        self._on_changed(session.session_id, session.grants)
-
-    def _drop_verdicts(self, session_id: str) -> None:
         self.changes += 1
-        gone = [key for key, verdict in self._verdicts.items() if verdict.principal.session_id == session_id]
-        for key in gone:
-            del self._verdicts[key]
+        self._verdicts.drop(session.session_id)
+        self._on_changed(session.session_id, session.grants)
 
 
 def _find(tx: Tx, prefix: str, now: float) -> Session:

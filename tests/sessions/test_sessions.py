@@ -19,8 +19,9 @@ from app.sessions.errors import (
     TokenRejected,
 )
 from app.sessions.keys import SessionKeys
-from app.sessions.service import CACHED_S, Change, Principal
+from app.sessions.service import Change, Principal
 from app.sessions.store import Session
+from app.sessions.verdicts import CACHED_S
 from tests.sessions.rooms import MONTH, Rooms, open_rooms
 
 DAY = 86400
@@ -259,7 +260,7 @@ async def test_last_seen_is_written_once_a_minute_at_most(rooms: Rooms) -> None:
 
 
 async def test_the_cache_is_bounded(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.sessions.service.MAX_CACHED", 3)
+    monkeypatch.setattr("app.sessions.verdicts.MAX_CACHED", 3)
     issued = [await rooms.issue(f"d{n}") for n in range(8)]
     for principal, token in issued * 2:
         assert await rooms.sessions.verify(token) == principal
