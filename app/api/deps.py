@@ -41,6 +41,11 @@ def relay(connection: HTTPConnection) -> Relay:
     return found
 
 
+async def _relay(connection: HTTPConnection) -> Relay:
+    """The framework sends plain functions to a thread."""
+    return relay(connection)
+
+
 def bearer(connection: HTTPConnection) -> str | None:
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
@@ -108,7 +113,7 @@ def is_host_tool(settings: ServerSettings, scope: Scope) -> bool:
     )
 
 
-OpenRelay = Annotated[Relay, Depends(relay)]
+OpenRelay = Annotated[Relay, Depends(_relay)]
 Operator = Annotated[Caller, Depends(operator)]
 OperatorOrHostTool = Annotated[Caller, Depends(operator_or_host_tool)]
 Device = Annotated[Principal, Depends(device)]
