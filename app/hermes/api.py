@@ -28,6 +28,8 @@ from app.settings import HermesSettings
 READ_S = 30.0  # Hermes reads its own database for these; above it is stuck
 MAX_ANSWER = 64 * 1024 * 1024  # bytes; the rows of a very long conversation come in one answer
 
+# Few, and kept: opening a connection costs the relay more than a request on one that is open.
+_POOL = httpx.Limits(max_connections=16, max_keepalive_connections=16, keepalive_expiry=60.0)
 _FORGET = (UpstreamUnreachable, UpstreamAuthRequired, StreamBroken)
 
 Json = dict[str, Any]
@@ -43,6 +45,7 @@ class HermesApi:
         self._probing = asyncio.Lock()
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
+            limits=_POOL,
             follow_redirects=False,
             trust_env=False,
             headers={"User-Agent": "talaria", "Accept-Encoding": "identity"},

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import cast
+from typing import cast
 
 import httptools
 

@@ -242,11 +242,12 @@ def _release(state: TurnState) -> list[Event]:
     held, state._held = state._held, None
     if held is None:
         return []
-    content = held.get("content")
-    if isinstance(content, str):
-        state.text.replace_segment(content)
+    content = held.pop("content", None)
     payload = {key: value for key, value in held.items() if key not in _FRAME}
-    return [state.emit("assistant.completed", payload | {"content": state.text.last_segment()})]
+    if isinstance(content, str) and content:  # an interrupted answer may have none: then what was streamed stands
+        state.text.replace_segment(content)
+        payload["content"] = state.text.last_segment()
+    return [state.emit("assistant.completed", payload)]
 
 
 def _flush(state: TurnState, added: str) -> list[Event]:

@@ -59,9 +59,9 @@ class Text:
         return added
 
     def replace_segment(self, content: str) -> None:
-        """What the agent says the last segment is. It says nothing for an interrupted one: that keeps its pieces."""
-        if content := content.removeprefix(GAP):
-            self._pieces, self._held, self._started = [content], "", True
+        """What the agent says the last segment is."""
+        content = content.removeprefix(GAP)
+        self._pieces, self._held, self._started = [content] if content else [], "", True
 
     def last_segment(self) -> str:
         return self._last()
