@@ -1,0 +1,82 @@
+"""`talaria serve`: the relay."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from app import __version__
+from app.cli.show import complain, say
+from app.logs import configure, register_secret
+from app.settings import Settings, load_settings, unknown_settings
+
+
+def serve() -> None:
+    """Run the relay. Settings come from the environment and from .env; `talaria config` shows them."""
+    settings = load_settings()
+    prepare(settings)
+    warn(settings)
+    from app.server import run
+
+    with Stoppable() as stop:
+
+        def ready(url: str) -> None:
+            stop.serving = True
+            say(banner(settings, url))
+
+        run(settings, on_ready=ready)
+
+
+def prepare(settings: Settings) -> None:
+    configure(settings.logs)
+    if settings.hermes.hermes_api_key is not None:
+        register_secret(settings.hermes.hermes_api_key.get_secret_value())
+
+
+def warn(settings: Settings) -> None:
+    """What is most often a mistake, said before it can be missed."""
+    for name in unknown_settings():
+        complain(f"{name} is no setting of Talaria: nothing reads it")
+    if settings.server.trust_loopback:
+        complain(
+            "TALARIA_TRUST_LOOPBACK=1: every program on this machine, the agent's own too, may pair and revoke phones"
+        )
+    if settings.server.public_url is None:
+        complain("TALARIA_PUBLIC_URL is not set: only this machine can use what `talaria pair` prints")
+
+
+def banner(settings: Settings, url: str) -> str:
+    """Where it listens and what stands behind it. Holds no secret: it is in everybody's logs."""
+    upstream = settings.hermes.hermes_api_url or "switched off (TALARIA_HERMES_API_URL is empty)"
+    if settings.hermes.hermes_api_url and settings.hermes.hermes_api_key is None:
+        upstream += ", without a key (TALARIA_HERMES_API_KEY)"
+    return (
+        f"Talaria {__version__} listens on {url}\n"
+        f"  phones use  {settings.server.public_url or 'no public URL'}\n"
+        f"  Hermes API  {upstream}\n"
+        f"  data        {settings.server.data_dir.absolute()}"
+    )
+
+
+class Stoppable:
+    """Ctrl-C and SIGTERM end a relay that serves cleanly, with exit status 0.
+
+    uvicorn stops at the signal and then raises it once more for whoever was there before: that is this, which takes
+    it quietly, so that the database is closed in peace. Before there is a server, and at a second signal, it ends.
+    """
+
+    def __init__(self) -> None:
+        self.serving = False
+
+    def __enter__(self) -> Stoppable:
+        self._before = {number: signal.signal(number, self._raised) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _raised(self, number: int, _frame: FrameType | None) -> None:
+        if not self.serving:
+            raise SystemExit(128 + number)
+        self.serving = False

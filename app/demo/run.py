@@ -1,0 +1,57 @@
+"""The real relay with the stand-in behind it, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Awaitable, Callable
+
+from pydantic import SecretStr
+from uvicorn.loops.auto import auto_loop_factory
+
+from app.demo.stand_in import serve_stand_in
+from app.errors import Misconfigured
+from app.server import listen, serve
+from app.settings import HermesSettings, Settings
+from app.tasks import Supervisor
+
+Ready = Callable[[str], Awaitable[None]]  # gets the relay's base URL
+
+
+def run_demo(settings: Settings, ready: Ready, *, once: bool = False) -> None:
+    """Until a signal, or with `once` until `ready` has returned. Raises Misconfigured, and whatever `ready` raised."""
+    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+        runner.run(_demo(settings, ready, once))
+
+
+async def _demo(settings: Settings, ready: Ready, once: bool) -> None:
+    failures: list[BaseException] = []
+
+    async def welcome(url: str) -> None:
+        try:
+            await ready(url)
+        except Exception as exc:
+            failures.append(exc)
+        if once or failures:
+            signal.raise_signal(signal.SIGTERM)  # as an operator would end it
+
+    async with Supervisor() as tasks, serve_stand_in(secrets.token_urlsafe(24)) as stand_in:
+        hermes = HermesSettings(hermes_api_url=stand_in.url, hermes_api_key=SecretStr(stand_in.key))
+        behind = settings.model_copy(update={"hermes": hermes})
+
+        def listening(url: str) -> None:
+            tasks.start(welcome(url), "demo")
+
+        await serve(behind, listening)
+    if failures:
+        raise failures[0]
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a relay could listen there now."""
+    try:
+        listen(host, port).close()
+    except Misconfigured:
+        return False
+    return True

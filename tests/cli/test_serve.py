@@ -1,0 +1,60 @@
+"""Starting and stopping the relay."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+from .conftest import Talaria
+
+KEY = "an-api-key-of-hermes-0123"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_and_ends_cleanly(talaria: Talaria, number: int) -> None:
+    with talaria.started("serve", PORT="0", HERMES_API_URL="http://127.0.0.1:9", HERMES_API_KEY=KEY) as serving:
+        talaria.url = serving.until("Talaria 0.1.0 listens on ")
+        assert serving.until("  phones use  ") == "no public URL"
+        assert serving.until("  Hermes API  ") == "http://127.0.0.1:9"
+        assert serving.until("  data        ") == str(talaria.data)
+        assert talaria.status_of("nobody", "/livez") == 200
+        assert serving.stop(number) == 0, serving.errors()
+        operator = (talaria.data / "operator-token").read_text().strip()
+        for secret in (KEY, operator, operator[11:]):
+            assert secret not in serving.said + serving.errors()
+        assert "Traceback" not in serving.errors()
+    assert not list(talaria.data.glob("*-wal")), "the database was not closed"
+
+
+def test_it_warns_of_what_is_most_often_a_mistake(talaria: Talaria) -> None:
+    with talaria.started("serve", PORT="0", TRUST_LOOPBACK="1", HERMES_KEY="x", LOG_FORMAT="json") as serving:
+        serving.until("Talaria")
+        serving.stop()
+        said = " ".join(serving.errors().split())
+    assert "TALARIA_HERMES_KEY is no setting of Talaria" in said
+    assert "TALARIA_TRUST_LOOPBACK=1: every program on this machine" in said
+    assert "TALARIA_PUBLIC_URL is not set: only this machine" in said
+
+
+def test_a_wrong_setting_is_one_line_and_status_2(talaria: Talaria) -> None:
+    done = talaria.run("serve", status=2, PORT="many", PUBLIC_URL="home")
+    assert done.stdout == ""
+    assert " ".join(done.stderr.split()).startswith("talaria: TALARIA_PORT: Input should be a valid integer")
+    assert "TALARIA_PUBLIC_URL: it must look like https://name[:port]" in " ".join(done.stderr.split())
+    assert not talaria.data.exists()
+
+
+def test_a_taken_port_is_named(talaria: Talaria) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = talaria.run("serve", status=2, PORT=str(port), PUBLIC_URL="https://home.example")
+    assert done.stderr == f"talaria: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_data_directory_that_cannot_be_one_is_named(talaria: Talaria) -> None:
+    talaria.data.write_text("")
+    done = talaria.run("serve", status=2, PORT="0")
+    assert "Traceback" not in done.stderr
+    assert f"the data directory {talaria.data} cannot be made" in " ".join(done.stderr.split())
