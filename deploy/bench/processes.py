@@ -108,11 +108,13 @@ async def _process(
                 await process.wait()
 
 
-def pin(core: int | None) -> None:
-    """Servers on the first core, the client on the second: neither then takes the other's time."""
-    available = sorted(os.sched_getaffinity(0))
-    if core is not None and len(available) > 1:
-        os.sched_setaffinity(0, {available[core]})
+CORES = sorted(os.sched_getaffinity(0))
+
+
+def pin(core: int | None, pid: int = 0) -> None:
+    """What is measured runs on the first core, the client on the second: neither then takes the other's time."""
+    if core is not None and len(CORES) > 1:
+        os.sched_setaffinity(pid, {CORES[core]})
 
 
 async def _said_url(process: asyncio.subprocess.Process, scratch: Path) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, cast
 
 import orjson
@@ -19,29 +18,33 @@ STREAM_SECONDS = 90
 HEAD = 64  # bytes of a frame that hold its channel and type
 
 
-@dataclass(slots=True)
-class Flow:
-    """What came of some streams that ran together."""
+Arrival = tuple[float, float]  # when (perf_counter), and milliseconds since it was made
 
-    delays_ms: list[float] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-    last: float = 0.0
-    snapshots: int = 0
 
-    @property
-    def seconds(self) -> float:
-        return self.last - self.started
+class Stream:
+    """One stream's deltas as they arrive. Counts stamps, not frames: deltas may come joined."""
 
-    @property
-    def per_second(self) -> float:
-        return len(self.delays_ms) / self.seconds
+    def __init__(self) -> None:
+        self.arrivals: list[Arrival] = []
+        self.snapshots = 0
 
     def scan(self, text: bytes) -> None:
-        """Counts stamps, not frames: deltas may come joined."""
-        now = time.monotonic_ns()
+        at, now = time.perf_counter(), time.monotonic_ns()
         for stamp in STAMP.findall(text):
-            self.delays_ms.append((now - int(stamp)) / 1e6)
-        self.last = time.perf_counter()
+            self.arrivals.append((at, (now - int(stamp)) / 1e6))
+
+
+class Flow:
+    """What came of streams that ran together."""
+
+    def __init__(self, streams: Sequence[Stream], started: float) -> None:
+        self.snapshots = sum(stream.snapshots for stream in streams)
+        self.all_ms = [delay for stream in streams for _, delay in stream.arrivals]
+        self.per_second = len(self.all_ms) / (max(stream.arrivals[-1][0] for stream in streams) - started)
+        # Steady: every stream has begun and none has ended. Beginning a turn costs far more than a delta.
+        begin = max(stream.arrivals[0][0] for stream in streams)
+        end = min(stream.arrivals[-1][0] for stream in streams)
+        self.steady_ms = [delay for stream in streams for at, delay in stream.arrivals if begin <= at <= end]
 
 
 async def make_sessions(agent: Server, names: Iterable[str]) -> None:
@@ -51,32 +54,31 @@ async def make_sessions(agent: Server, names: Iterable[str]) -> None:
 
 
 async def direct(agent: Server, sessions: list[str], message: str) -> Flow:
-    flow = Flow()
     loop = asyncio.get_running_loop()
-    readers = [_EventReader(agent, session, message, flow) for session in sessions]
+    readers = [_EventReader(agent, session, message) for session in sessions]
     for reader in readers:
         await loop.create_connection(reader.itself, agent.host, agent.port)
-    flow.started = time.perf_counter()
+    started = time.perf_counter()
     for reader in readers:
         reader.ask()
     async with asyncio.timeout(STREAM_SECONDS):
         await asyncio.gather(*(reader.ended for reader in readers))
-    return flow
+    return Flow(readers, started)
 
 
-class _EventReader(asyncio.Protocol):
+class _EventReader(Stream, asyncio.Protocol):
     """One POST whose answer is a stream. Reads no chunk sizes: a stamp is a stamp."""
 
     transport: asyncio.Transport
 
-    def __init__(self, agent: Server, session: str, message: str, flow: Flow) -> None:
+    def __init__(self, agent: Server, session: str, message: str) -> None:
+        super().__init__()
         body = orjson.dumps({"message": message})
         self._request = (
             f"POST /api/sessions/{session}/chat/stream HTTP/1.1\r\nHost: {agent.host}:{agent.port}\r\n"
             f"Authorization: Bearer {agent.key}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         ).encode() + body
-        self._flow = flow
         self._rest = b""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -93,7 +95,7 @@ class _EventReader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         whole, _, self._rest = (self._rest + data).rpartition(b"\n")
         if b"assistant.delta" in whole:
-            self._flow.scan(whole)
+            self.scan(whole)
         if b"event: done" in whole:
             self.transport.abort()
 
@@ -101,12 +103,12 @@ class _EventReader(asyncio.Protocol):
         self.ended.set_result(None)
 
 
-class Watcher:
+class Watcher(Stream):
     """A phone that begins one turn and reads it to its kept end."""
 
-    def __init__(self, session: str, flow: Flow) -> None:
+    def __init__(self, session: str) -> None:
+        super().__init__()
         self.session = session
-        self.flow = flow
         self.accepted = asyncio.Event()
         self.end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.end_at = 0.0  # monotonic
@@ -115,9 +117,9 @@ class Watcher:
     def on_text(self, text: bytes) -> None:
         head = text[:HEAD]
         if b'"stream.event"' in head:
-            self.flow.scan(text)
+            self.scan(text)
         elif b'"turn.snapshot"' in head:
-            self.flow.snapshots += 1
+            self.snapshots += 1
         elif b'"turn.' in head:
             self._ended(orjson.loads(text))
         elif b'"chat.accepted"' in head:
@@ -143,10 +145,9 @@ class Watcher:
 
 async def relayed(relay: Server, tokens: list[str], sessions: list[str], message: str) -> Flow:
     """One phone to a session, each with its own token. Raises Broken for a turn that did not complete."""
-    flow = Flow()
-    watchers = [Watcher(session, flow) for session in sessions]
+    watchers = [Watcher(session) for session in sessions]
     phones = [await dial(relay, token, w.on_text) for token, w in zip(tokens, watchers, strict=False)]
-    flow.started = time.perf_counter()
+    started = time.perf_counter()
     for phone, watcher in zip(phones, watchers, strict=True):
         phone.send("chat", "chat.send", {"message": message, "session_id": watcher.session})
     try:
@@ -156,4 +157,4 @@ async def relayed(relay: Server, tokens: list[str], sessions: list[str], message
         for phone, watcher in zip(phones, watchers, strict=True):
             phone.send("system", "ack", {"epoch": phone.auth["epoch"], "seq": watcher.seq})
             phone.socket.transport.close()
-    return flow
+    return Flow(watchers, started)

@@ -16,7 +16,7 @@ from deploy.bench.machine import Meter, percentile, resident_kib, server_holds
 from deploy.bench.phone import Phone, dial, envelope
 from deploy.bench.processes import Broken, Server
 from deploy.bench.report import Row, at_most
-from deploy.bench.streams import HEAD, Flow, Watcher, make_sessions
+from deploy.bench.streams import HEAD, Watcher, make_sessions
 
 FLOOD = "bench:80000:0"  # some 25 MB of frames
 SESSION = "bench-flood"
@@ -81,7 +81,7 @@ async def _flood(lab: Lab, *, stops: bool) -> Outcome:
     """On a relay of its own, whose memory has held nothing yet."""
     async with lab.relay_and_agent(2) as (relay, agent, tokens):
         await make_sessions(agent, [SESSION])
-        other, watcher = Other(), Watcher(SESSION, Flow())
+        other, watcher = Other(), Watcher(SESSION)
         observer, phone = await dial(relay, tokens[0], other.on_text), await dial(relay, tokens[1], watcher.on_text)
         before = resident_kib(relay.pid)
         highest = [before]
@@ -89,10 +89,10 @@ async def _flood(lab: Lab, *, stops: bool) -> Outcome:
             tasks.start(_weigh(relay, highest), "weigh")
             with Meter([relay.pid, agent.pid]) as meter:
                 phone.send("chat", "chat.send", {"message": FLOOD, "session_id": SESSION})
-                await watcher.accepted.wait()
-                if stops:
-                    _stop_reading(phone)
                 async with asyncio.timeout(GIVE_UP_SECONDS):
+                    await watcher.accepted.wait()
+                    if stops:
+                        _stop_reading(phone)
                     await other.ping_until_end(observer)
             evicted_after, close = await _eviction(relay, phone, other.end_at.result()) if stops else (0.0, "")
         if stops:
