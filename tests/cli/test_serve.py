@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 
+import httpx
 import pytest
+from websockets.sync.client import connect
 
 from .conftest import Talaria
 
@@ -58,3 +61,24 @@ def test_a_data_directory_that_cannot_be_one_is_named(talaria: Talaria) -> None:
     done = talaria.run("serve", status=2, PORT="0")
     assert "Traceback" not in done.stderr
     assert f"the data directory {talaria.data} cannot be made" in " ".join(done.stderr.split())
+
+
+def test_what_callers_send_does_not_reach_its_log(talaria: Talaria) -> None:
+    secret = "hunter2-Zq81"
+    with talaria.started("serve", PORT="0", LOG_LEVEL="debug") as serving:
+        url = serving.until("Talaria 0.1.0 listens on ")
+        headers = {"Authorization": f"Bearer {secret}", "Cookie": f"sid={secret}", "X-Hermes-Session-Token": secret}
+        with httpx.Client(base_url=url, headers=headers, trust_env=False) as caller:
+            for path in (f"/session?token={secret}", f"/nothing/{secret}?code={secret}", f"/devices?api_key={secret}"):
+                assert caller.get(path).status_code in (401, 404)
+            assert caller.get("/health", headers={"Host": f"me:{secret}@elsewhere"}).status_code == 421
+            assert caller.post("/pairing/redeem", json={"pairing_code": "QZXW1234"}).status_code == 401
+            assert caller.post("/pairing/mint", content=f'{{"code": "{secret}'.encode()).status_code == 401
+            assert caller.get("/ws", headers={"Upgrade": "websocket"}).status_code < 500
+        with connect(url.replace("http", "ws") + f"/ws?token={secret}", additional_headers=headers) as socket:
+            socket.send(json.dumps({"channel": "system", "type": "auth", "payload": {"session_token": secret}}))
+            assert "auth.fail" in str(socket.recv())
+        serving.stop()
+        assert "[uvicorn.error]" in serving.errors()
+        assert secret not in serving.errors()
+        assert "QZXW1234" not in serving.errors()
