@@ -99,6 +99,13 @@ class SessionSettings(_Group):
     session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
 
 
+class MailboxSettings(_Group):
+    """How long, and how much of, what must arrive is kept for a phone that is away."""
+
+    mailbox_max_age: Seconds = Field(30 * 86400, description="how long a message waits for a phone")
+    mailbox_max_count: int = Field(20_000, ge=100, description="messages that wait for one phone; beyond it, new ones are refused")
+
+
 class HermesSettings(_Group):
     """The agent behind the relay."""
 
@@ -122,6 +129,7 @@ class LogSettings(_Group):
 class Settings(_Group):
     server: ServerSettings = ServerSettings()
     sessions: SessionSettings = SessionSettings()
+    mailbox: MailboxSettings = MailboxSettings()
     hermes: HermesSettings = HermesSettings()
     logs: LogSettings = LogSettings()
 

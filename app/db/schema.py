@@ -62,25 +62,44 @@ blocks = Table(
 mailboxes = Table(
     "mailboxes", metadata,
     _device(primary_key=True), Column("epoch", Text, nullable=False),
-    Column("head", Integer, nullable=False), Column("acked", Integer, nullable=False),
     Column("audience", Text, nullable=False),  # none, messages or all: which kinds are kept for it
+    # Numbers: the last given, the last confirmed, the last written to a socket, the last that retention dropped.
+    Column("head", Integer, nullable=False), Column("acked", Integer, nullable=False),
+    Column("sent", Integer, nullable=False, server_default="0"),
+    Column("floor", Integer, nullable=False, server_default="0"),
+    # The highest number that is to wake the device and when it was stored; when a push is due; the last pushed about.
+    Column("wake_seq", Integer, nullable=False, server_default="0"), Column("wake_stored_at", Float),
+    Column("wake_at", Float), Column("woken", Integer, nullable=False, server_default="0"),
+    Column("lease_until", Float), Column("tries", Integer, nullable=False, server_default="0"),
+    Column("foreground_until", Float),
 )  # fmt: skip
+Index("mailboxes_by_wake", mailboxes.c.wake_at)
 
 payloads = Table(
     "payloads", metadata,
     Column("payload_id", Text, primary_key=True),  # also the envelope's id
     Column("channel", Text, nullable=False), Column("type", Text, nullable=False),
     Column("kind", Text, nullable=False), Column("body", LargeBinary, nullable=False),
-    Column("created_at", Float, nullable=False),
+    Column("whole", LargeBinary),  # the payload as it was sent, where the kept one was cut
+    Column("wakes", Integer, nullable=False, server_default="0"), Column("sender", Text),
+    Column("created_at", Float, nullable=False), Column("expires_at", Float),
 )  # fmt: skip
+Index("payloads_by_age", payloads.c.created_at)
 
 outbox = Table(
     "outbox", metadata,
     _device(primary_key=True), Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("payload_id", Text, ForeignKey("payloads.payload_id"), nullable=False),
+    Column("void", Text),  # why it may no longer be shown; its number stays
     sqlite_with_rowid=False,
 )  # fmt: skip
 Index("outbox_of_payload", outbox.c.payload_id)
+
+links = Table(
+    "links", metadata,
+    _device(primary_key=True), Column("instance", Text, primary_key=True),
+    Column("generation", Integer, nullable=False),
+)  # fmt: skip
 
 turns = Table(
     "turns", metadata,

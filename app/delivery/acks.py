@@ -12,53 +12,63 @@ from app.tasks import Supervisor
 
 log = logging.getLogger("talaria.delivery")
 
-GATHER_SECONDS = 0.25
-RETRY_SECONDS = 2.0  # after a failed commit, such as on a full disk
+GATHER_S = 0.25
+RETRY_S = 2.0  # after a failed commit, such as on a full disk
+
+Marks = dict[tuple[str, str], int]  # (device, epoch) → the highest number
 
 
 class Acks:
-    """Bounded by the number of mailboxes: only the highest number of each is kept."""
+    """Bounded by the number of mailboxes: only the highest number of each is kept. So are the marks of what was sent."""
 
     def __init__(self, db: Database, tasks: Supervisor) -> None:
         self._db = db
         self._tasks = tasks
-        self._waiting: dict[tuple[str, str], int] = {}
+        self._acked: Marks = {}
+        self._sent: Marks = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, device_id: str, epoch: str, seq: int) -> None:
-        key = (device_id, epoch)
-        if seq > self._waiting.get(key, 0):
-            self._waiting[key] = seq
-            self._schedule(GATHER_SECONDS)
+        """The device has everything up to `seq`."""
+        self._note(self._acked, device_id, epoch, seq)
+
+    def sent(self, device_id: str, epoch: str, seq: int) -> None:
+        """Everything up to `seq` was written to a socket of the device."""
+        self._note(self._sent, device_id, epoch, seq)
 
     def latest(self, device_id: str, epoch: str) -> int:
-        """What is not stored yet; 0 if nothing."""
-        return self._waiting.get((device_id, epoch), 0)
+        """The highest acknowledgement that is not stored yet; 0 if there is none."""
+        return self._acked.get((device_id, epoch), 0)
 
     async def flush(self) -> None:
         """Store what waits now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        if not waiting:
+        acked, sent = self._acked, self._sent
+        self._acked, self._sent = {}, {}
+        if not acked and not sent:
             return
 
         def work(tx: Tx) -> None:
-            for (device_id, epoch), seq in waiting.items():
+            for (device_id, epoch), seq in sent.items():
+                if seq > acked.get((device_id, epoch), 0):
+                    store.mark_sent(tx, device_id, epoch, seq)
+            for (device_id, epoch), seq in acked.items():
                 store.ack(tx, device_id, epoch, seq)
 
         try:
             await self._db.write(work)
         except RelayError as exc:
-            log.warning("acknowledgements not stored yet", extra={"code": exc.code, "mailboxes": len(waiting)})
-            for key, seq in waiting.items():
-                self._waiting[key] = max(seq, self._waiting.get(key, 0))
-            self._schedule(RETRY_SECONDS)
+            log.warning("acknowledgements not stored yet", extra={"code": exc.code, "mailboxes": len(acked)})
+            for (device_id, epoch), seq in acked.items():
+                self._note(self._acked, device_id, epoch, seq, RETRY_S)
 
-    def _schedule(self, delay: float) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._due)
+    def _note(self, marks: Marks, device_id: str, epoch: str, seq: int, delay: float = GATHER_S) -> None:
+        if seq > marks.get((device_id, epoch), 0):
+            marks[device_id, epoch] = seq
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(delay, self._due)
 
     def _due(self) -> None:
         self._timer = None

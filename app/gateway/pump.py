@@ -1,6 +1,7 @@
 """Sends a device what was kept for it.
 
-One loop for what it missed and for what comes, so that nothing doubles or reorders.
+One loop for what it missed and for what comes, so that nothing doubles or reorders. It stops for good when it reads
+that a newer link of its instance has been admitted; acknowledgements that still reach the older link count.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
 from app.errors import RelayError
 from app.gateway.outbound import Outbound
+from app.gateway.voices import Acknowledging, Voice
 from app.outbox import store
 from app.outbox.store import Kept, Mailbox
 from app.tasks import Supervisor
@@ -23,7 +26,7 @@ from app.wire.payloads import Resume
 log = logging.getLogger("talaria.gateway")
 
 PAGE = 64  # frames read at once
-RETRY_SECONDS = 2.0  # when the database could not be read
+RETRY_S = 2.0  # when the database could not be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,58 +39,86 @@ class Position:
     reset: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose pump it is. `generation` 0: the instance has no name, or it could not be stored; nothing supersedes."""
+
+    device_id: str
+    instance: str | None = None
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What every pump needs of the house."""
+
+    db: Database
+    clock: Clock
+    acks: Acks
+    tasks: Supervisor
+
+
 def locate(tx: Tx, device_id: str, box: Mailbox, acked: int, resume: Resume | None) -> Position:
     """`acked` is the highest acknowledgement known, stored or not."""
     acked = max(box.acked, acked)
-    if resume is None or resume.epoch is None or resume.after is None:
-        return Position(box.epoch, acked, box.head)
-    if resume.epoch != box.epoch:
-        return Position(box.epoch, acked, box.head, "epoch_changed")
-    if resume.after > box.head:
-        return Position(box.epoch, acked, box.head, "rolled_back")
-    if resume.id is not None and resume.after > 0 and store.id_at(tx, device_id, resume.after) != resume.id:
-        return Position(box.epoch, min(acked, resume.after), box.head, "rolled_back")
-    return Position(box.epoch, resume.after, box.head)
-
-
-def envelope(frame: Kept) -> bytes:
-    """The stored payload is JSON already; only the envelope is put around it."""
-    head = encode(frame.channel, frame.type, {}, id=frame.id)
-    return head[: -len(b"{}}")] + frame.body + b',"seq":' + str(frame.seq).encode() + b"}"
+    after, reset = acked, None
+    if resume is not None and resume.epoch is not None and resume.after is not None:
+        if resume.epoch != box.epoch:
+            reset = "epoch_changed"
+        elif resume.after > box.head:
+            reset = "rolled_back"
+        elif resume.id is not None and resume.after > box.floor and store.id_at(tx, device_id, resume.after) != resume.id:
+            after, reset = min(acked, resume.after), "rolled_back"
+        else:
+            after = resume.after
+    if after < box.floor:
+        after, reset = box.floor, reset or "retention"
+    return Position(box.epoch, after, box.head, reset)
 
 
 class Pump:
-    """For one link of a device whose client acknowledges."""
+    """For one link. `caught_up` is called each time everything missed has been sent."""
 
     def __init__(
-        self, device_id: str, start: Position, *,
-        db: Database, outbound: Outbound, acks: Acks, tasks: Supervisor, caught_up: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._device_id = device_id
+        self, place: Place, start: Position, rooms: Rooms, outbound: Outbound, voice: Voice, caught_up: Callable[[], None]
+    ) -> None:
+        self._place, self._rooms, self._outbound = place, rooms, outbound
+        self._voice, self._caught_up = voice, caught_up
         self._epoch = start.epoch
         self._cursor = start.after
-        self._acked = 0
         self._sent = start.after  # the highest number this link was sent: an ack beyond it is nonsense
-        self._db, self._outbound, self._acks, self._tasks = db, outbound, acks, tasks
-        self._caught_up = caught_up
+        self._acked = 0
+        self._asked: int | None = None  # a ping is out: its pong confirms up to this number
         self._tell_synced = True
         self._rung = False
+        self._stopped = False
         self._task: asyncio.Task[None] | None = None
-        if start.reset is not None:
+        if start.reset is not None and isinstance(voice, Acknowledging):
             payload = {"epoch": start.epoch, "after": start.after, "head": start.head, "reason": start.reset}
             outbound.send(encode("system", "reset", payload))
         self.acknowledge(start.epoch, start.after)
 
     def ring(self) -> None:
         self._rung = True
-        if (self._task is None or self._task.done()) and not self._outbound.closed:
-            self._task = self._tasks.start(self._run(), "pump")
+        if (self._task is None or self._task.done()) and not self._is_over():
+            self._task = self._rooms.tasks.start(self._run(), "pump")
+
+    def stop(self) -> None:
+        """Nothing more is sent; what was, may still be acknowledged."""
+        self._stopped = True
 
     def acknowledge(self, epoch: str, seq: int) -> None:
         seq = min(seq, self._sent)
         if epoch == self._epoch and seq > self._acked:
             self._acked = seq
-            self._acks.add(self._device_id, epoch, seq)
+            self._rooms.acks.add(self._place.device_id, epoch, seq)
+
+    def pong(self) -> None:
+        """An older client has read up to our ping. It sends its own clock and id, so any pong answers it."""
+        if self._asked is not None:
+            asked, self._asked = self._asked, None
+            self.acknowledge(self._epoch, asked)
+            self._ask()
 
     def replay(self, after: int | None) -> None:
         """Go back (or on) to `after` and say so when caught up."""
@@ -95,35 +126,60 @@ class Pump:
         self._tell_synced = True
         self.ring()
 
+    def _is_over(self) -> bool:
+        return self._stopped or self._outbound.closed
+
     async def _run(self) -> None:
-        while self._rung and not self._outbound.closed:
+        while self._rung and not self._is_over():
             self._rung = False
             try:
                 while await self._send_page():
                     pass
             except RelayError as exc:
                 log.error("a mailbox could not be read", extra={"code": exc.code, "reason": exc.detail})
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(RETRY_S)
                 self._rung = True
 
     async def _send_page(self) -> bool:
         """True if there may be more."""
         await self._outbound.room()
         cursor = self._cursor
-        frames = await self._db.read(lambda tx: store.after(tx, self._device_id, cursor, PAGE))
-        if cursor != self._cursor:
-            return True  # a replay was asked for meanwhile: this page is another place
-        for frame in frames:
+        page = await self._rooms.db.read(lambda tx: self._page(tx, cursor))
+        if page is None:
+            self._stopped = True
+        if self._is_over() or page is None:
+            return False
+        for seq, frame in self._voice.frames(page):
             await self._outbound.room()
-            if self._outbound.closed or cursor != self._cursor:
+            if cursor != self._cursor:
+                return True  # a replay was asked for meanwhile: this page is another place
+            if self._is_over():
                 return False
-            self._outbound.send(envelope(frame))
-            self._cursor = cursor = frame.seq
-            self._sent = max(self._sent, frame.seq)
-        if len(frames) == PAGE:
+            if frame is not None:
+                self._outbound.send(frame)
+            self._cursor = cursor = seq
+            self._sent = max(self._sent, seq)
+        if page:
+            self._rooms.acks.sent(self._place.device_id, self._epoch, self._sent)
+            self._ask()
+        if len(page) == PAGE or cursor != self._cursor:
             return True
         if self._tell_synced:
             self._tell_synced = False
-            self._outbound.send(encode("system", "synced", {"epoch": self._epoch, "head": self._cursor}))
+            self._outbound.send(self._voice.caught_up(self._epoch, self._cursor))
             self._caught_up()
         return False
+
+    def _page(self, tx: Tx, cursor: int) -> list[Kept] | None:
+        """None: a newer link of this instance has been admitted."""
+        place = self._place
+        if place.instance is not None and place.generation:
+            if store.generation(tx, place.device_id, place.instance) > place.generation:
+                return None
+        return store.after(tx, place.device_id, cursor, PAGE, self._rooms.clock.now())
+
+    def _ask(self) -> None:
+        """One question at a time."""
+        if self._voice.asks and self._asked is None and self._sent > self._acked and not self._is_over():
+            self._asked = self._sent
+            self._outbound.send(encode("system", "ping", {"ts": int(self._rooms.clock.now() * 1000)}))

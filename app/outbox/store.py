@@ -1,7 +1,11 @@
 """What must arrive, one numbered mailbox per device.
 
 Numbers run 1, 2, 3 … without gaps inside an epoch and are given in the transaction that stores the frame, so whoever
-reads `seq > cursor` can never skip one. A payload is stored once and numbered for each device that gets it.
+reads `seq > cursor` can never skip one. A payload is stored once and numbered for each device that gets it. A number
+is never taken out of the middle: what may no longer be shown is void and keeps it. Retention drops only a prefix.
+
+A mailbox also knows when its device is to be woken: appending a waking frame makes a push due, an acknowledgement
+takes it back (`claim` and what follows it are in wakes.py).
 """
 
 from __future__ import annotations
@@ -13,28 +17,48 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from app.db import Tx
+from app.outbox.kinds import KINDS
+
+GRACE_S = 5.0  # a phone that is awake acknowledges within a second; this long after, it is taken to sleep
 
 _OPEN = text(
     "INSERT INTO mailboxes (device_id, epoch, head, acked, audience) VALUES (:device, :epoch, 0, 0, 'none') "
     "ON CONFLICT (device_id) DO NOTHING"
 )
-_AUDIENCE = text("UPDATE mailboxes SET audience = 'all' WHERE device_id = :device AND audience <> 'all'")
-_STATE = text("SELECT epoch, head, acked, audience FROM mailboxes WHERE device_id = :device")
-_LISTENERS = text("SELECT device_id FROM mailboxes WHERE audience = 'all' ORDER BY device_id")
+_JOIN = text(
+    "UPDATE mailboxes SET audience = :audience WHERE device_id = :device AND audience <> :audience AND audience <> 'all'"
+)
+_STATE = text("SELECT epoch, head, acked, floor, audience, foreground_until FROM mailboxes WHERE device_id = :device")
+_ALL = text("SELECT device_id FROM mailboxes WHERE audience = 'all' ORDER BY device_id")
+_ALL_OR_OLDER = text("SELECT device_id FROM mailboxes WHERE audience IN ('all', 'messages') ORDER BY device_id")
 _STORE = text(
-    "INSERT INTO payloads (payload_id, channel, type, kind, body, created_at) "
-    "VALUES (:id, :channel, :type, :kind, :body, :now)"
+    "INSERT INTO payloads (payload_id, channel, type, kind, body, whole, wakes, sender, created_at, expires_at) "
+    "VALUES (:id, :channel, :type, :kind, :body, :whole, :wakes, :sender, :now, :expires)"
 )
 _NUMBER = text("UPDATE mailboxes SET head = head + 1 WHERE device_id = :device RETURNING head")
+_NUMBER_AND_WAKE = text(
+    "UPDATE mailboxes SET head = head + 1, wake_seq = head + 1, wake_stored_at = :now, "
+    "wake_at = COALESCE(wake_at, :now + :grace) WHERE device_id = :device RETURNING head"
+)
 _APPEND = text("INSERT INTO outbox (device_id, seq, payload_id) VALUES (:device, :seq, :id)")
 _AFTER = text(
-    "SELECT o.seq, p.payload_id, p.channel, p.type, p.body FROM outbox o JOIN payloads p USING (payload_id) "
+    "SELECT o.seq, p.payload_id, p.channel, p.type, p.kind, p.body, p.created_at, p.wakes, "
+    "COALESCE(o.void, CASE WHEN p.expires_at <= :now THEN 'expired' END) "
+    "FROM outbox o JOIN payloads p USING (payload_id) "
     "WHERE o.device_id = :device AND o.seq > :after ORDER BY o.seq LIMIT :limit"
 )
 _ID_AT = text("SELECT payload_id FROM outbox WHERE device_id = :device AND seq = :seq")
 _ACK = text(
-    "UPDATE mailboxes SET acked = :seq WHERE device_id = :device AND epoch = :epoch AND acked < :seq AND head >= :seq"
+    "UPDATE mailboxes SET acked = :seq, sent = MAX(sent, :seq), tries = 0, wake_at = CASE "
+    "WHEN wake_seq <= :seq OR wake_at IS NULL THEN NULL ELSE wake_stored_at + :grace END "
+    "WHERE device_id = :device AND epoch = :epoch AND acked < :seq AND head >= :seq"
 )
+_SENT = text("UPDATE mailboxes SET sent = :seq WHERE device_id = :device AND epoch = :epoch AND sent < :seq AND head >= :seq")
+_RAISE = text(
+    "INSERT INTO links (device_id, instance, generation) VALUES (:device, :instance, 1) "
+    "ON CONFLICT (device_id, instance) DO UPDATE SET generation = links.generation + 1 RETURNING generation"
+)
+_GENERATION = text("SELECT generation FROM links WHERE device_id = :device AND instance = :instance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +66,42 @@ class Mailbox:
     epoch: str
     head: int  # the last number given
     acked: int  # the last number the device has confirmed
+    floor: int  # the last number that retention has dropped
     audience: str  # none, messages or all
+    foreground_until: float | None
 
     @property
     def listens(self) -> bool:
         return self.audience == "all"
 
+    @property
+    def waiting(self) -> int:
+        """How many frames the device has not confirmed."""
+        return self.head - max(self.acked, self.floor)
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A frame that must arrive; `body` is the payload as JSON."""
+    """A frame that must arrive; `body` is the payload as JSON. `void` says why it is not shown."""
 
     seq: int
     id: str
     channel: str
     type: str
+    kind: str
     body: bytes
+    created_at: float
+    wakes: bool
+    void: str | None
 
 
 def open_mailbox(tx: Tx, device_id: str) -> None:
     tx.execute(_OPEN, {"device": device_id, "epoch": secrets.token_hex(8)})
 
 
-def join_audience(tx: Tx, device_id: str) -> None:
-    """From now on this device gets every kept kind: its client acknowledges."""
-    tx.execute(_AUDIENCE, {"device": device_id})
+def join_audience(tx: Tx, device_id: str, audience: str = "all") -> None:
+    """`all`: every kept kind, for clients that acknowledge. `messages`: for those that only know messages."""
+    tx.execute(_JOIN, {"device": device_id, "audience": audience})
 
 
 def mailbox(tx: Tx, device_id: str) -> Mailbox | None:
@@ -74,26 +109,34 @@ def mailbox(tx: Tx, device_id: str) -> Mailbox | None:
     return None if row is None else Mailbox(*row)
 
 
-def listeners(tx: Tx) -> Sequence[str]:
-    return [row[0] for row in tx.all(_LISTENERS)]
+def audience_of(tx: Tx, kind: str, *, but: str | None = None) -> list[str]:
+    """The devices that a kind is kept for; `but` leaves the sender out."""
+    rows = tx.all(_ALL_OR_OLDER if KINDS[kind].for_older else _ALL)
+    return [row[0] for row in rows if row[0] != but]
 
 
 def append(
-    tx: Tx, devices: Sequence[str], *, id: str, channel: str, type: str, kind: str, body: bytes, now: float
-) -> dict[str, int]:
-    """Store one payload and number it for each device. Returns device → seq; devices without a mailbox get none."""
+    tx: Tx, devices: Sequence[str], *, id: str, channel: str, type: str, kind: str, body: bytes, now: float,
+    wakes: bool, sender: str | None = None, expires_at: float | None = None, whole: bytes | None = None,
+) -> dict[str, int]:  # fmt: skip
+    """Store one payload and number it for each device. Returns device → seq; devices without a mailbox get none.
+
+    `whole` is the payload before it was cut to what a frame may hold.
+    """
     numbers: dict[str, int] = {}
-    tx.execute(_STORE, {"id": id, "channel": channel, "type": type, "kind": kind, "body": body, "now": now})
-    for device in devices:
-        row = tx.one(_NUMBER, {"device": device})
+    stored = {"id": id, "channel": channel, "type": type, "kind": kind, "body": body, "wakes": int(wakes)}
+    tx.execute(_STORE, stored | {"whole": whole, "sender": sender, "now": now, "expires": expires_at})
+    for device in sorted(devices):
+        place = {"device": device} | ({"now": now, "grace": GRACE_S} if wakes else {})
+        row = tx.one(_NUMBER_AND_WAKE if wakes else _NUMBER, place)
         if row is not None:
             numbers[device] = row[0]
             tx.execute(_APPEND, {"device": device, "seq": row[0], "id": id})
     return numbers
 
 
-def after(tx: Tx, device_id: str, seq: int, limit: int) -> list[Kept]:
-    return [Kept(*row) for row in tx.all(_AFTER, {"device": device_id, "after": seq, "limit": limit})]
+def after(tx: Tx, device_id: str, seq: int, limit: int, now: float) -> list[Kept]:
+    return [Kept(*row) for row in tx.all(_AFTER, {"device": device_id, "after": seq, "limit": limit, "now": now})]
 
 
 def id_at(tx: Tx, device_id: str, seq: int) -> str | None:
@@ -102,5 +145,22 @@ def id_at(tx: Tx, device_id: str, seq: int) -> str | None:
 
 
 def ack(tx: Tx, device_id: str, epoch: str, seq: int) -> None:
-    """Cumulative. Another epoch, or a number beyond the head, changes nothing."""
-    tx.execute(_ACK, {"device": device_id, "epoch": epoch, "seq": seq})
+    """Cumulative. Another epoch, or a number beyond the head, changes nothing. Takes back a push that is due."""
+    tx.execute(_ACK, {"device": device_id, "epoch": epoch, "seq": seq, "grace": GRACE_S})
+
+
+def mark_sent(tx: Tx, device_id: str, epoch: str, seq: int) -> None:
+    """Written to a socket, which says nothing about arrival; for receipts."""
+    tx.execute(_SENT, {"device": device_id, "epoch": epoch, "seq": seq})
+
+
+def raise_generation(tx: Tx, device_id: str, instance: str) -> int:
+    """A newer link of this instance: the pumps of older ones stop when they read it."""
+    row = tx.one(_RAISE, {"device": device_id, "instance": instance})
+    assert row is not None
+    return int(row[0])
+
+
+def generation(tx: Tx, device_id: str, instance: str) -> int:
+    row = tx.one(_GENERATION, {"device": device_id, "instance": instance})
+    return 0 if row is None else int(row[0])

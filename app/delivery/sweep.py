@@ -1,0 +1,37 @@
+"""Retention, now and then and in small steps, so that no sender waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from app.clock import Clock
+from app.db import Database
+from app.errors import RelayError
+from app.outbox import retention
+from app.outbox.retention import STEP, Retention
+
+log = logging.getLogger("talaria.delivery")
+
+EVERY_S = 600.0
+
+
+class Sweep:
+    def __init__(self, db: Database, clock: Clock, rules: Retention) -> None:
+        self._db, self._clock, self._rules = db, clock, rules
+
+    async def forever(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.once()
+            except RelayError as exc:
+                log.warning("retention failed", extra={"code": exc.code})
+
+    async def once(self) -> None:
+        now = self._clock.now()
+        for device_id, (floor, cut) in (await self._db.read(lambda tx: retention.cuts(tx, self._rules, now))).items():
+            for step in [*range(floor + STEP, cut, STEP), cut]:
+                await self._db.write(lambda tx, device=device_id, step=step: retention.drop(tx, device, step))  # type: ignore[misc]
+        while await self._db.write(lambda tx: retention.sweep(tx, now)):
+            pass

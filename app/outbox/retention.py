@@ -1,0 +1,52 @@
+"""What is old, or too much, goes: a prefix of each mailbox, then the payloads that no mailbox has any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from app.db import Tx
+
+STEP = 2_000  # rows taken in one transaction: a long one would hold up every writer
+SETTLED_S = 86400.0  # a payload that no mailbox has still has receipts to show for a day; a once-key is good as long
+
+_CUTS = text(
+    "SELECT m.device_id, m.floor, m.head - :count, (SELECT MAX(o.seq) FROM outbox o JOIN payloads p USING (payload_id) "
+    "WHERE o.device_id = m.device_id AND p.created_at < :before) FROM mailboxes m WHERE m.head > m.floor"
+)
+_DROP = text("DELETE FROM outbox WHERE device_id = :device AND seq <= :cut")
+_FLOOR = text("UPDATE mailboxes SET floor = :cut WHERE device_id = :device AND floor < :cut")
+_ORPHANS = text(
+    "DELETE FROM payloads WHERE payload_id IN (SELECT p.payload_id FROM payloads p LEFT JOIN outbox o USING (payload_id) "
+    "WHERE o.payload_id IS NULL AND p.created_at < :before LIMIT :limit)"
+)
+_ONCE = text(
+    "DELETE FROM once WHERE (principal, type, key) IN "
+    "(SELECT principal, type, key FROM once WHERE created_at < :before LIMIT :limit)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    max_age_s: float
+    max_count: int  # frames of one mailbox
+
+
+def cuts(tx: Tx, rules: Retention, now: float) -> dict[str, tuple[int, int]]:
+    """Device → (floor, the number up to which everything goes). A read: it looks at every mailbox."""
+    rows = tx.all(_CUTS, {"count": rules.max_count, "before": now - rules.max_age_s})
+    wanted = {device: (floor, max(by_count, by_age or 0)) for device, floor, by_count, by_age in rows}
+    return {device: (floor, cut) for device, (floor, cut) in wanted.items() if cut > floor}
+
+
+def drop(tx: Tx, device_id: str, cut: int) -> None:
+    tx.execute(_DROP, {"device": device_id, "cut": cut})
+    tx.execute(_FLOOR, {"device": device_id, "cut": cut})
+
+
+def sweep(tx: Tx, now: float) -> bool:
+    """Payloads without a mailbox and once-keys past their time. True if there is more."""
+    before = {"before": now - SETTLED_S, "limit": STEP}
+    return tx.execute(_ORPHANS, before).rowcount == STEP or tx.execute(_ONCE, before).rowcount == STEP

@@ -1,0 +1,85 @@
+"""Which mailboxes are overdue, who is to push for them, and what came of it.
+
+A push is due when an acknowledgement is missing, not when a socket looks closed. A mailbox is claimed with a lease, so
+that one push goes out however many look; whoever holds it says what came of it, or the lease runs out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from app.db import Tx
+from app.outbox.store import GRACE_S, Kept
+
+_NEXT = text("SELECT MIN(wake_at) FROM mailboxes WHERE wake_at IS NOT NULL")
+_CLAIM = text(
+    "UPDATE mailboxes SET lease_until = :until WHERE device_id IN ("
+    "SELECT device_id FROM mailboxes WHERE wake_at <= :now AND (lease_until IS NULL OR lease_until <= :now) "
+    "ORDER BY wake_at LIMIT :limit) RETURNING device_id, wake_seq, acked, woken, tries, foreground_until"
+)
+_UNSEEN = text(
+    "SELECT o.seq, p.payload_id, p.channel, p.type, p.kind, p.body, p.created_at, p.wakes, NULL "
+    "FROM outbox o JOIN payloads p USING (payload_id) WHERE o.device_id = :device AND o.seq > :after AND p.wakes <> 0 "
+    "AND o.void IS NULL AND (p.expires_at IS NULL OR p.expires_at > :now) ORDER BY o.seq DESC LIMIT :limit"
+)
+_DONE = text(
+    "UPDATE mailboxes SET woken = CASE WHEN :pushed <> 0 AND woken < :seq THEN :seq ELSE woken END, tries = 0, "
+    "lease_until = NULL, wake_at = CASE WHEN wake_seq > :seq AND wake_seq > acked THEN wake_stored_at + :grace END "
+    "WHERE device_id = :device"
+)
+_LATER = text(
+    "UPDATE mailboxes SET lease_until = NULL, tries = tries + :tried, "
+    "wake_at = CASE WHEN wake_at IS NULL THEN NULL ELSE :at END WHERE device_id = :device"
+)
+_REARM = text(
+    "UPDATE mailboxes SET wake_at = :at WHERE device_id = :device AND wake_at IS NULL AND wake_seq > acked AND wake_seq > woken"
+)
+_FOREGROUND = text("UPDATE mailboxes SET foreground_until = :until WHERE device_id = :device")
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    device_id: str
+    wake_seq: int
+    acked: int
+    woken: int
+    tries: int  # pushes that failed since the last that did not
+    foreground_until: float | None
+
+
+def next_due(tx: Tx) -> float | None:
+    row = tx.one(_NEXT)
+    return None if row is None else row[0]
+
+
+def claim(tx: Tx, now: float, lease_s: float, limit: int) -> list[Overdue]:
+    return [Overdue(*row) for row in tx.all(_CLAIM, {"now": now, "until": now + lease_s, "limit": limit})]
+
+
+def unseen(tx: Tx, overdue: Overdue, now: float, limit: int) -> Sequence[Kept]:
+    """The waking frames that are neither confirmed nor pushed about, newest first."""
+    since = max(overdue.acked, overdue.woken)
+    return [Kept(*row) for row in tx.all(_UNSEEN, {"device": overdue.device_id, "after": since, "now": now, "limit": limit})]
+
+
+def done(tx: Tx, device_id: str, seq: int, *, pushed: bool) -> None:
+    """A push about everything up to `seq` went out, or none was worth it. What was stored since is due in its turn."""
+    tx.execute(_DONE, {"device": device_id, "seq": seq, "pushed": int(pushed), "grace": GRACE_S})
+
+
+def later(tx: Tx, device_id: str, at: float, *, tried: bool) -> None:
+    """Look again at `at`, unless an acknowledgement has settled it meanwhile."""
+    tx.execute(_LATER, {"device": device_id, "at": at, "tried": int(tried)})
+
+
+def rearm(tx: Tx, device_id: str, at: float) -> None:
+    """The device can be reached again: what it was never told of is due."""
+    tx.execute(_REARM, {"device": device_id, "at": at})
+
+
+def set_foreground(tx: Tx, device_id: str, until: float | None) -> None:
+    """Its owner is looking at this very device: a wake waits until then."""
+    tx.execute(_FOREGROUND, {"device": device_id, "until": until})
