@@ -76,7 +76,7 @@ async def open_relay(
             on_revoked=hub.end_session, on_changed=hub.regrant_session,
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
-        hermes = await stack.enter_async_context(Hermes(settings.hermes, clock, tasks))
+        hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks))
         turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes)
         stack.push_async_callback(turns.close)
         facts = Facts(await db.write(relay_id), hermes.states, turns.running)

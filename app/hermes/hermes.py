@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from app.clock import Clock
 from app.errors import RelayError
 from app.hermes.api import HermesApi
 from app.hermes.errors import UpstreamAuthRequired, UpstreamError, UpstreamUnsupported
@@ -27,8 +26,8 @@ CREDENTIAL = 1  # there is one key, from the settings; it does not change while 
 class Hermes:
     """Open it with `async with`: while it is open it watches what is there."""
 
-    def __init__(self, settings: HermesSettings, clock: Clock, tasks: Supervisor) -> None:
-        self._clock, self._tasks = clock, tasks
+    def __init__(self, settings: HermesSettings, tasks: Supervisor) -> None:
+        self._tasks = tasks
         self._failure = asyncio.Event()
         self._state = {"state": "down"}
         self._logged = ""

@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import cast
-from typing import cast
 
 import httptools
 

@@ -14,6 +14,7 @@ Row = Mapping[str, Any]
 Message = str | Sequence[Mapping[str, Any]]
 
 PICTURE = "[screenshot]"  # what Hermes stores in place of an image
+NOTE = "[System"  # how a user row begins that Hermes wrote itself, in the middle of a turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def judge(rows: Sequence[Row], last_row: int, earlier: Sequence[Message], sent: 
         return Verdict(None, completed=False)
     answer = []
     for row in newer[ours + 1 :]:
-        if row.get("role") == "user":
+        if row.get("role") == "user" and not words_of(row.get("content")).startswith(NOTE):
             break
         answer.append(row)
     said = [row for row in answer if row.get("role") == "assistant"]

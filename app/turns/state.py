@@ -193,10 +193,10 @@ def _passed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
 
 
 def _run_completed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    rows = [row for row in body.get("messages") or () if isinstance(row, dict)]
-    usage = body.get("usage")
+    messages, usage = body.pop("messages", None), body.get("usage")
+    rows = [row for row in messages if isinstance(row, dict)] if isinstance(messages, list) else []
     state.usage = usage if isinstance(usage, dict) and len(orjson.dumps(usage)) < MAX_USAGE else None
-    if body.get("messages") == [] and not (state.usage or {}).get("total_tokens"):
+    if messages == [] and not (state.usage or {}).get("total_tokens"):
         return _failed(state, name, body, now)
     out = _release(state)
     if not state.text and (words := text_of_rows(rows)):
@@ -205,7 +205,6 @@ def _run_completed(state: TurnState, name: str, body: Json, now: float) -> list[
         out += _reasoning(state, "reasoning.delta", {"delta": thoughts}, now)
     for tool in state.tools.read_results(rows):
         out.append(state.emit(f"tool.{tool.state}", tool.as_json("result", "duration_s", "error", "truncated")))
-    body.pop("messages", None)
     state.finish = "interrupted" if body.get("interrupted") is True else "completed"
     return [*out, *_passed(state, name, body, now)]
 

@@ -92,7 +92,8 @@ class Tools:
         tools = cls()
         rows = list(rows)
         for row in rows:
-            for call in row.get("tool_calls") or ():
+            calls = row.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
                 function = call.get("function") if isinstance(call, Mapping) else None
                 if isinstance(function, Mapping):
                     tool = tools._new({"tool_name": function.get("name")})
@@ -108,7 +109,7 @@ class Tools:
         return tool
 
     def _by_id(self, body: Row) -> Tool | None:
-        ids = {body.get(key) for key in _IDS} - {None}
+        ids = [value for key in _IDS if isinstance(value := body.get(key), str) and value]
         return next((tool for tool in self.all if tool.tool_id in ids), None) if ids else None
 
     def _give_result(self, tool: Tool, result: Any) -> None:
