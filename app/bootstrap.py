@@ -17,11 +17,14 @@ from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
 from app.delivery.hub import Hub
+from app.delivery.messages import Messages
+from app.delivery.sweep import Sweep
 from app.errors import Misconfigured
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.hermes import Hermes
+from app.outbox.retention import Retention
 from app.pairing.service import Pairing
 from app.sessions.attempts import Attempts
 from app.sessions.keys import SessionKeys
@@ -49,6 +52,7 @@ class Relay:
     gateway: Gateway
     hermes: Hermes
     turns: Turns
+    messages: Messages
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states()
@@ -89,10 +93,13 @@ async def open_relay(
             authenticator=authenticator, limits=limits, attach=turns.attach,
         )  # fmt: skip
         await turns.recover()
+        kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
+        tasks.start(Sweep(db, clock, kept).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, OperatorToken.load(data_dir), attempts, sessions, pairing,
             authenticator, gateway, hermes, turns,
+            Messages(db, clock, hub, settings.mailbox),
         )  # fmt: skip
 
 

@@ -103,7 +103,9 @@ class MailboxSettings(_Group):
     """How long, and how much of, what must arrive is kept for a phone that is away."""
 
     mailbox_max_age: Seconds = Field(30 * 86400, description="how long a message waits for a phone")
-    mailbox_max_count: int = Field(20_000, ge=100, description="messages that wait for one phone; beyond it, new ones are refused")
+    mailbox_max_count: int = Field(
+        20_000, ge=100, description="messages that wait for one phone; beyond it, new ones are refused"
+    )
 
 
 class HermesSettings(_Group):

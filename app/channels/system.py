@@ -23,7 +23,7 @@ class System(Channel):
 
     @receives("pong", None)
     def pong(self, payload: Mapping[str, Any], call: Call) -> None:
-        """Being read is all it is for."""
+        call.peer.pong()
 
     @receives("ack", Ack)
     def ack(self, ack: Ack, call: Call) -> None:

@@ -50,6 +50,14 @@ class Peer(Protocol):
     def replay(self, after: int | None) -> None:
         """Send what was kept after `after` (default: after the last ack) again, then `synced`."""
 
+    def pong(self) -> None:
+        """A client that cannot acknowledge has read our last ping."""
+
+    async def subscribe(self) -> None:
+        """For a client that cannot acknowledge: from the next `ring` on it gets messages, those that wait first."""
+
+    def unsubscribe(self) -> None: ...
+
     def regrant(self, grants: Grants) -> None:
         """The session's grants have changed."""
 

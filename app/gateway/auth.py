@@ -10,9 +10,9 @@ from app import __version__
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
-from app.errors import RelayError
+from app.errors import RelayError, StorageFull
 from app.gateway.limits import Limits
-from app.gateway.pump import Position, locate
+from app.gateway.pump import Place, Position, locate
 from app.outbox import store
 from app.pairing.service import Pairing
 from app.sessions.address import Address
@@ -46,6 +46,7 @@ class Admission:
     principal: Principal
     instance: str | None
     supports: Supports
+    place: Place
     start: Position | None  # None: the client does not acknowledge
     ok: dict[str, Any]  # payload of auth.ok
     changes: int  # how many changes of sessions the verdict takes into account
@@ -73,7 +74,7 @@ class Authenticator:
         """Raises what the credential deserves: close_code 4401 marks a bad one, anything else is not its fault."""
         changes = self._sessions.changes
         principal, token = await self._identify(auth, address, bearer)
-        start = await self._position(principal.device_id, auth)
+        place, start = await self._position(principal.device_id, auth)
         ok = {
             "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
             "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
@@ -84,8 +85,8 @@ class Authenticator:
             "upstream": self._facts.upstream(), "turns": self._facts.turns(principal.device_id),
             "approvals": [], "push": {"state": "off"},
         }  # fmt: skip
-        acknowledges = auth.supports.delivery >= 1
-        return Admission(principal, auth.instance, auth.supports, start if acknowledges else None, ok, changes)
+        begins = start if auth.supports.delivery else None
+        return Admission(principal, auth.instance, auth.supports, place, begins, ok, changes)
 
     async def _identify(self, auth: Auth, address: Address, bearer: str | None) -> tuple[Principal, str]:
         if auth.pairing_code is not None:
@@ -95,22 +96,34 @@ class Authenticator:
             raise CredentialMissing()
         return await self._sessions.verify_from(token, address), token
 
-    async def _position(self, device_id: str, auth: Auth) -> Position:
-        def look(tx: Tx) -> tuple[Position, bool] | None:
+    async def _position(self, device_id: str, auth: Auth) -> tuple[Place, Position]:
+        """An older client has no say in what was kept; one that acknowledges joins those that everything is kept for."""
+
+        def look(tx: Tx) -> tuple[Place, Position] | None:
             box = store.mailbox(tx, device_id)
             if box is None:
                 return None
             acked = self._acks.latest(device_id, box.epoch)
-            return locate(tx, device_id, box, acked, auth.resume), box.listens
+            return Place(device_id, auth.instance), locate(tx, device_id, box, acked, auth.resume)
 
-        def join(tx: Tx) -> None:
+        def enter(tx: Tx) -> tuple[Place, Position] | None:
             store.open_mailbox(tx, device_id)
             if auth.supports.delivery:
                 store.join_audience(tx, device_id)
+            found = look(tx)
+            if found is None or auth.instance is None:
+                return found
+            return Place(device_id, auth.instance, store.raise_generation(tx, device_id, auth.instance)), found[1]
 
-        found = await self._db.read(look)
-        if found is None or (auth.supports.delivery and not found[1]):
-            await self._db.write(join)
+        found = None
+        if not auth.supports.delivery:
             found = await self._db.read(look)
+        if found is None:
+            try:
+                found = await self._db.write(enter)
+            except StorageFull:  # what is stored can still be read, and acknowledged later
+                found = await self._db.read(look)
+                if found is None:
+                    raise
         assert found is not None
-        return found[0]
+        return found

@@ -102,6 +102,20 @@ class Connection:
         if self._pump is not None:
             self._pump.replay(after)
 
+    def pong(self) -> None:
+        if self._pump is not None:
+            self._pump.pong()
+
+    async def subscribe(self) -> None:
+        if not self.supports.delivery:
+            pump = await self._gateway.subscribe(self)
+            self.unsubscribe()
+            self._pump = pump
+
+    def unsubscribe(self) -> None:
+        if not self.supports.delivery and self._pump is not None:
+            self._pump.stop()
+
     def regrant(self, grants: Grants) -> None:
         self.grants = grants
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.channels.base import Dispatch, describe, refusal
 from app.clock import Clock
-from app.db import Database
+from app.db import Database, Tx
 from app.delivery.acks import Acks
 from app.delivery.hub import Hub
 from app.delivery.peer import Peer
@@ -18,8 +18,10 @@ from app.errors import PayloadInvalid, RelayError
 from app.gateway.auth import Admission, Authenticator, TooManySockets
 from app.gateway.connection import Connection
 from app.gateway.limits import Limits
-from app.gateway.pump import Pump
+from app.gateway.pump import Place, Position, Pump, Rooms, locate
 from app.gateway.socket import Socket
+from app.gateway.voices import Acknowledging, Older
+from app.outbox import store
 from app.sessions.address import Address
 from app.sessions.service import Principal, Sessions
 from app.tasks import Supervisor
@@ -41,6 +43,7 @@ class Gateway:
         """`attach` is called for each link once it has everything that was kept for it."""
         self.clock, self.tasks, self.limits = clock, tasks, limits
         self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
+        self._rooms = Rooms(db, clock, acks, tasks)
         self.dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
         self._strangers: dict[int, Connection] = {}  # links without auth, oldest first
         self.draining = False
@@ -95,10 +98,25 @@ class Gateway:
             self._attach(link)
             return None
         return Pump(
-            admission.principal.device_id, admission.start,
-            db=self._db, outbound=link.outbound, acks=self._acks, tasks=self.tasks,
-            caught_up=lambda: self._attach(link),
-        )  # fmt: skip
+            admission.place, admission.start, self._rooms, link.outbound, Acknowledging(), lambda: self._attach(link)
+        )
+
+    async def subscribe(self, link: Connection) -> Pump:
+        """For an older client: messages from its last acknowledgement on. The last socket that asks gets them."""
+        device_id = link.device_id
+
+        def enter(tx: Tx) -> Position:
+            store.join_audience(tx, device_id, "messages")
+            box = store.mailbox(tx, device_id)
+            assert box is not None
+            return locate(tx, device_id, box, self._acks.latest(device_id, box.epoch), None)
+
+        start = await self._db.write(enter)
+        for other in self._hub.of_device(device_id):
+            if other is not link:
+                other.unsubscribe()
+        voice = Older(start.head, self.clock)
+        return Pump(Place(device_id), start, self._rooms, link.outbound, voice, lambda: None)
 
     def closed(self, link: Connection) -> None:
         self._strangers.pop(link.link_id, None)

@@ -67,7 +67,9 @@ def locate(tx: Tx, device_id: str, box: Mailbox, acked: int, resume: Resume | No
             reset = "epoch_changed"
         elif resume.after > box.head:
             reset = "rolled_back"
-        elif resume.id is not None and resume.after > box.floor and store.id_at(tx, device_id, resume.after) != resume.id:
+        elif (
+            resume.id is not None and resume.after > box.floor and store.id_at(tx, device_id, resume.after) != resume.id
+        ):
             after, reset = min(acked, resume.after), "rolled_back"
         else:
             after = resume.after
@@ -80,7 +82,13 @@ class Pump:
     """For one link. `caught_up` is called each time everything missed has been sent."""
 
     def __init__(
-        self, place: Place, start: Position, rooms: Rooms, outbound: Outbound, voice: Voice, caught_up: Callable[[], None]
+        self,
+        place: Place,
+        start: Position,
+        rooms: Rooms,
+        outbound: Outbound,
+        voice: Voice,
+        caught_up: Callable[[], None],
     ) -> None:
         self._place, self._rooms, self._outbound = place, rooms, outbound
         self._voice, self._caught_up = voice, caught_up

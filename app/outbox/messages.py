@@ -9,7 +9,9 @@ from sqlalchemy import text
 
 from app.db import Tx
 
-_PAYLOAD = text("SELECT kind, COALESCE(whole, body), sender, created_at, expires_at FROM payloads WHERE payload_id = :id")
+_PAYLOAD = text(
+    "SELECT kind, COALESCE(whole, body), sender, created_at, expires_at FROM payloads WHERE payload_id = :id"
+)
 _RECEIPTS = text(
     "SELECT o.device_id, o.seq, CASE "
     "WHEN o.seq <= m.acked THEN 'acked' WHEN o.void IS NOT NULL THEN 'void' WHEN p.expires_at <= :now THEN 'void' "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -19,7 +18,8 @@ _CUTS = text(
 _DROP = text("DELETE FROM outbox WHERE device_id = :device AND seq <= :cut")
 _FLOOR = text("UPDATE mailboxes SET floor = :cut WHERE device_id = :device AND floor < :cut")
 _ORPHANS = text(
-    "DELETE FROM payloads WHERE payload_id IN (SELECT p.payload_id FROM payloads p LEFT JOIN outbox o USING (payload_id) "
+    "DELETE FROM payloads WHERE payload_id IN (SELECT p.payload_id FROM payloads p LEFT JOIN outbox "
+    "o USING (payload_id) "
     "WHERE o.payload_id IS NULL AND p.created_at < :before LIMIT :limit)"
 )
 _ONCE = text(

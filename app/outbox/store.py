@@ -26,7 +26,8 @@ _OPEN = text(
     "ON CONFLICT (device_id) DO NOTHING"
 )
 _JOIN = text(
-    "UPDATE mailboxes SET audience = :audience WHERE device_id = :device AND audience <> :audience AND audience <> 'all'"
+    "UPDATE mailboxes SET audience = :audience WHERE device_id = :device AND audience <> :audience "
+    "AND audience <> 'all'"
 )
 _STATE = text("SELECT epoch, head, acked, floor, audience, foreground_until FROM mailboxes WHERE device_id = :device")
 _ALL = text("SELECT device_id FROM mailboxes WHERE audience = 'all' ORDER BY device_id")
@@ -53,7 +54,9 @@ _ACK = text(
     "WHEN wake_seq <= :seq OR wake_at IS NULL THEN NULL ELSE wake_stored_at + :grace END "
     "WHERE device_id = :device AND epoch = :epoch AND acked < :seq AND head >= :seq"
 )
-_SENT = text("UPDATE mailboxes SET sent = :seq WHERE device_id = :device AND epoch = :epoch AND sent < :seq AND head >= :seq")
+_SENT = text(
+    "UPDATE mailboxes SET sent = :seq WHERE device_id = :device AND epoch = :epoch AND sent < :seq AND head >= :seq"
+)
 _RAISE = text(
     "INSERT INTO links (device_id, instance, generation) VALUES (:device, :instance, 1) "
     "ON CONFLICT (device_id, instance) DO UPDATE SET generation = links.generation + 1 RETURNING generation"

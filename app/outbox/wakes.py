@@ -35,7 +35,8 @@ _LATER = text(
     "wake_at = CASE WHEN wake_at IS NULL THEN NULL ELSE :at END WHERE device_id = :device"
 )
 _REARM = text(
-    "UPDATE mailboxes SET wake_at = :at WHERE device_id = :device AND wake_at IS NULL AND wake_seq > acked AND wake_seq > woken"
+    "UPDATE mailboxes SET wake_at = :at WHERE device_id = :device AND wake_at IS NULL AND wake_seq "
+    "> acked AND wake_seq > woken"
 )
 _FOREGROUND = text("UPDATE mailboxes SET foreground_until = :until WHERE device_id = :device")
 
@@ -62,7 +63,9 @@ def claim(tx: Tx, now: float, lease_s: float, limit: int) -> list[Overdue]:
 def unseen(tx: Tx, overdue: Overdue, now: float, limit: int) -> Sequence[Kept]:
     """The waking frames that are neither confirmed nor pushed about, newest first."""
     since = max(overdue.acked, overdue.woken)
-    return [Kept(*row) for row in tx.all(_UNSEEN, {"device": overdue.device_id, "after": since, "now": now, "limit": limit})]
+    return [
+        Kept(*row) for row in tx.all(_UNSEEN, {"device": overdue.device_id, "after": since, "now": now, "limit": limit})
+    ]
 
 
 def done(tx: Tx, device_id: str, seq: int, *, pushed: bool) -> None:

@@ -341,8 +341,20 @@ BODIES = st.dictionaries(
 )
 EVENTS = st.sampled_from(
     [
-        "assistant.delta", "tool.started", "tool.completed", "tool.failed", "tool.progress", "assistant.completed",
-        "run.started", "message.started", "reasoning.delta", "run.completed", "run.failed", "error", "done", "other",
+        "assistant.delta",
+        "tool.started",
+        "tool.completed",
+        "tool.failed",
+        "tool.progress",
+        "assistant.completed",
+        "run.started",
+        "message.started",
+        "reasoning.delta",
+        "run.completed",
+        "run.failed",
+        "error",
+        "done",
+        "other",
     ]  # fmt: skip
 )
 
