@@ -19,7 +19,7 @@ Marks = dict[tuple[str, str], int]  # (device, epoch) → the highest number
 
 
 class Acks:
-    """Bounded by the number of mailboxes: only the highest number of each is kept. So are the marks of what was sent."""
+    """Only the highest number of each mailbox is kept: acknowledged, and written to a socket."""
 
     def __init__(self, db: Database, tasks: Supervisor) -> None:
         self._db = db

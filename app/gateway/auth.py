@@ -97,7 +97,7 @@ class Authenticator:
         return await self._sessions.verify_from(token, address), token
 
     async def _position(self, device_id: str, auth: Auth) -> tuple[Place, Position]:
-        """An older client has no say in what was kept; one that acknowledges joins those that everything is kept for."""
+        """A client that acknowledges joins those that everything is kept for."""
 
         def look(tx: Tx) -> tuple[Place, Position] | None:
             box = store.mailbox(tx, device_id)

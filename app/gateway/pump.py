@@ -182,7 +182,8 @@ class Pump:
         """None: a newer link of this instance has been admitted."""
         place = self._place
         if place.instance is not None and place.generation:
-            if store.generation(tx, place.device_id, place.instance) > place.generation:
+            newest = store.generation(tx, place.device_id, place.instance)
+            if newest > place.generation:
                 return None
         return store.after(tx, place.device_id, cursor, PAGE, self._rooms.clock.now())
 
