@@ -164,7 +164,7 @@ class Rooms:
 
     async def kept(self, device_id: str = "phone") -> list[tuple[int, str, dict[str, Any]]]:
         """What waits in a mailbox: seq, type, payload."""
-        frames = await self.db.read(lambda tx: outbox.after(tx, device_id, 0, 100, 0.0, 0.0))
+        frames = await self.db.read(lambda tx: outbox.after(tx, device_id, 0, 100, 0.0))
         return [(frame.seq, frame.type, orjson.loads(frame.body)) for frame in frames]
 
     async def stored(self, turn_id: str) -> Any:
