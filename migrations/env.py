@@ -7,13 +7,21 @@ from alembic import context
 from app.db.schema import metadata
 
 connection = context.config.attributes["connection"]
+driver = connection.connection.driver_connection
+# A table that is rebuilt is dropped and renamed, which its children must not notice. Has no effect inside a transaction.
+driver.execute("PRAGMA foreign_keys=OFF")
 # SQLite's DDL is transactional once the transaction is begun by hand; a migration cut short leaves nothing.
-connection.exec_driver_sql("BEGIN IMMEDIATE")
-context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, transactional_ddl=False)
+driver.execute("BEGIN IMMEDIATE")
 try:
+    context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, transactional_ddl=False)
     context.run_migrations()
+    broken = driver.execute("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        raise RuntimeError(f"a migration left rows without their parents: {broken[:5]}")
+    driver.commit()
 except BaseException:
-    connection.rollback()
+    driver.rollback()
     raise
-connection.connection.driver_connection.commit()
-connection.commit()
+finally:
+    connection.rollback()
+    driver.execute("PRAGMA foreign_keys=ON")
