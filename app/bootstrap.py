@@ -44,6 +44,7 @@ class Relay:
     db: Database
     tasks: Supervisor
     hub: Hub
+    acks: Acks
     operator: OperatorToken
     attempts: Attempts
     sessions: Sessions
@@ -97,7 +98,7 @@ async def open_relay(
         tasks.start(Sweep(db, clock, kept).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings, clock, db, tasks, hub, OperatorToken.load(data_dir), attempts, sessions, pairing,
+            settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), attempts, sessions, pairing,
             authenticator, gateway, hermes, turns,
             Messages(db, clock, hub, settings.mailbox),
         )  # fmt: skip

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 
 WAIT = 15.0  # seconds until a test that waits for a frame has failed
 OURS: dict[str, Any] = {"delivery": 1, "turns": 1, "typed_stream_events": True, "event_schema_version": 1}
+OLDER: dict[str, Any] = {"typed_stream_events": True, "event_schema_version": 1}  # the Android app
 _ids = itertools.count(1)
 
 

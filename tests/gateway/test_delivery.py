@@ -1,0 +1,237 @@
+"""Kept frames over real sockets: void numbers, retention, supersession, older clients."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from app.delivery.messages import Draft
+from app.gateway.limits import Limits
+from app.outbox import retention, store
+from tests.phone import OLDER, Phone
+from tests.relay import RunningRelay, running, settings_for
+
+
+async def send(relay: RunningRelay, *texts: str, **fields: Any) -> list[str]:
+    """Returns message ids."""
+    drafts = [Draft(text, **fields) for text in texts]
+    return [(await relay.relay.messages.send(draft, sender="operator"))["message_id"] for draft in drafts]
+
+
+async def back(relay: RunningRelay, phone: Phone, after: int | None = None, **fields: Any) -> Phone:
+    place = None if after is None else {"epoch": phone.auth["epoch"], "after": after}
+    return await relay.connect(session_token=phone.token, resume=place, **fields)
+
+
+async def until_synced(phone: Phone) -> list[tuple[str, int | None]]:
+    seen = []
+    while (frame := await phone.next()).type != "synced":
+        seen.append((frame.type, frame.seq))
+    return seen
+
+
+async def acked(relay: RunningRelay, phone: Phone) -> int:
+    await relay.relay.acks.flush()
+    box = await relay.relay.db.read(lambda tx: store.mailbox(tx, str(phone.auth["device_id"])))
+    assert box is not None
+    return box.acked
+
+
+async def test_a_run_of_taken_back_numbers_is_one_void_frame_and_acknowledged_like_one(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    await phone.until("synced")
+    await phone.hang_up()
+    ids = await send(relay, "1", "2", "3", "4", "5")
+    for id in ids[1:4]:
+        await relay.relay.messages.cancel(id, by="operator")
+    phone = await back(relay, phone, 0)
+    first, void, last = await phone.next(), await phone.next(), await phone.next()
+    assert (first.type, first.seq, first.payload["text"]) == ("message", 1, "1")
+    assert (void.channel, void.type, void.seq) == ("system", "void", 4)
+    assert void.payload == {"from": 2, "to": 4, "reason": "cancelled"}
+    assert (last.type, last.seq) == ("message", 5)
+    await phone.ack(4)
+    await phone.ping()
+    assert await acked(relay, phone) == 4
+
+
+async def test_what_expired_while_the_phone_was_away_is_not_shown(tmp_path: Path) -> None:
+    from app.clock import ManualClock
+
+    clock = ManualClock()
+    async with running(settings_for(tmp_path), clock=clock) as relay:
+        phone = await relay.connect()
+        await phone.until("synced")
+        await phone.hang_up()
+        await send(relay, "short", ttl_s=60)
+        await send(relay, "long")
+        clock.advance(61)
+        phone = await back(relay, phone, 0)
+        void, message = await phone.next(), await phone.next()
+        assert (void.type, void.payload) == ("void", {"from": 1, "to": 1, "reason": "expired"})
+        assert message.payload["text"] == "long"
+
+
+async def test_a_mailbox_whose_prefix_is_gone_says_so(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    await phone.until("synced")
+    await phone.hang_up()
+    await send(relay, *"abcde")
+    device = phone.auth["device_id"]
+    await relay.relay.db.write(lambda tx: retention.drop(tx, device, 3))
+    again = await back(relay, phone, 0)
+    reset = await again.next()
+    assert (reset.type, reset.payload["reason"], reset.payload["after"]) == ("reset", "retention", 3)
+    assert await until_synced(again) == [("message", 4), ("message", 5)]
+
+
+async def test_a_storm_of_supersessions_loses_and_reorders_nothing(relay: RunningRelay) -> None:
+    """Each socket of the instance is replaced at once by the next, while messages keep coming."""
+    phone = await relay.connect(instance="tab")
+    device, got, last = phone.auth["device_id"], [], 0
+    sending = asyncio.ensure_future(send(relay, *map(str, range(200)), device_id=device))
+    while last < 200:
+        newer = await back(relay, phone, last, instance="tab")
+        for _ in range(7):
+            frame = await newer.until("message")
+            assert frame.seq == last + 1
+            got.append(frame.payload["text"])
+            last = frame.seq or 0
+            if last == 200:
+                break
+        await newer.ack(last)
+        phone = newer
+    assert got == [str(n) for n in range(200)]
+    await sending
+    await phone.ping()
+    assert await acked(relay, phone) == 200
+
+
+async def test_an_older_link_of_an_instance_is_sent_nothing_more(relay: RunningRelay) -> None:
+    """Also where its socket does not notice the end: the generation in the database stops its pump."""
+    phone = await relay.connect(instance="tab")
+    await phone.until("synced")
+    peer = relay.relay.hub.of_device(phone.auth["device_id"])[0]
+    await relay.relay.db.write(lambda tx: store.raise_generation(tx, phone.auth["device_id"], "tab"))
+    await send(relay, "not for this link")
+    peer.ring()
+    await phone.ping()
+    assert "message" not in [frame.type for frame in phone.frames]
+
+
+async def test_an_ack_on_the_older_link_still_counts(relay: RunningRelay) -> None:
+    phone = await relay.connect(instance="tab")
+    await send(relay, "hello")
+    await phone.until("message")
+    await relay.relay.db.write(lambda tx: store.raise_generation(tx, phone.auth["device_id"], "tab"))
+    await phone.ack(1)
+    await phone.ping()
+    assert await acked(relay, phone) == 1
+
+
+async def test_receipts_follow_a_message_to_the_phone(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    await phone.until("synced")
+    (id,) = await send(relay, "hello")
+
+    async def state() -> str:
+        await relay.relay.acks.flush()
+        return (await relay.relay.messages.look(id, by="operator"))[1][0].state
+
+    await phone.until("message")
+    await phone.ping()
+    assert await state() == "sent"
+    await phone.ack(1)
+    await phone.ping()
+    assert await state() == "acked"
+
+
+# clients that cannot acknowledge
+
+
+async def older(relay: RunningRelay, **fields: Any) -> Phone:
+    return await relay.connect(supports=OLDER, **fields)
+
+
+async def subscribe(phone: Phone) -> list[str]:
+    """Returns the texts of the backlog."""
+    await phone.send("proactive", "proactive.subscribe")
+    await phone.until("proactive.subscribed")
+    texts = []
+    while (frame := await phone.next()).type != "proactive.backlog.complete":
+        if frame.type == "phone.message":
+            assert frame.payload["queued_delivery"] is True
+            assert frame.seq is None
+            texts.append(frame.payload["text"])
+    assert frame.payload["count"] == len(texts)
+    return texts
+
+
+async def pong(phone: Phone) -> None:
+    """As the Android app does: its own clock, and no id of ours."""
+    await phone.until("ping")
+    await phone.send("system", "pong", {"ts": 1}, id="own")
+
+
+async def test_an_older_client_confirms_by_answering_a_ping(relay: RunningRelay) -> None:
+    phone = await older(relay)
+    assert await subscribe(phone) == []
+    await send(relay, "one", "two")
+    assert (await phone.until("phone.message")).payload["text"] == "one"
+    assert await acked(relay, phone) == 0
+    await pong(phone)
+    await phone.ping()
+    assert await acked(relay, phone) >= 1
+    again = await older(relay, session_token=phone.token)
+    assert await subscribe(again) in ([], ["two"])
+
+
+async def test_what_an_older_client_never_answered_for_comes_again(relay: RunningRelay) -> None:
+    phone = await older(relay)
+    await subscribe(phone)
+    await send(relay, "one", "two")
+    await phone.until("phone.message", lambda frame: frame.payload["text"] == "two")
+    await phone.hang_up()
+    again = await older(relay, session_token=phone.token)
+    assert await subscribe(again) == ["one", "two"]
+
+
+async def test_an_older_client_gets_messages_only(relay: RunningRelay) -> None:
+    phone = await older(relay)
+    await subscribe(phone)
+    room = relay.relay
+    assert await room.db.read(lambda tx: store.audience_of(tx, "turn")) == []
+    assert await room.db.read(lambda tx: store.audience_of(tx, "message")) == [phone.auth["device_id"]]
+
+
+async def test_the_socket_that_subscribed_last_gets_them(relay: RunningRelay) -> None:
+    one = await older(relay)
+    two = await older(relay, session_token=one.token)
+    await subscribe(one)
+    await subscribe(two)
+    await send(relay, "hello")
+    assert (await two.until("phone.message")).payload["text"] == "hello"
+    await one.ping()
+    assert "phone.message" not in [frame.type for frame in one.frames]
+
+
+async def test_unsubscribed_means_kept(relay: RunningRelay) -> None:
+    phone = await older(relay)
+    await subscribe(phone)
+    await phone.send("proactive", "proactive.unsubscribe")
+    await phone.ping()
+    await send(relay, "later")
+    await phone.ping()
+    assert "phone.message" not in [frame.type for frame in phone.frames]
+    assert await subscribe(phone) == ["later"]
+
+
+async def test_a_slow_reader_gets_everything_once_it_reads_again(tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path), limits=Limits(stall_seconds=30)) as relay:
+        phone = await relay.connect()
+        await phone.until("synced")
+        phone.socket.transport.pause_reading()
+        await send(relay, *("x" * 50_000 for _ in range(100)), device_id=phone.auth["device_id"])
+        phone.socket.transport.resume_reading()
+        assert [(await phone.until("message")).seq for _ in range(100)] == list(range(1, 101))
