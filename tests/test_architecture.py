@@ -28,7 +28,7 @@ LAYERS = """
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs metrics tasks
+    wire db settings logs metrics tasks guard
     errors clock
     __init__
 """
@@ -40,8 +40,9 @@ VENDORS = {
     "cryptography": "sessions/* push/* api/*",
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
+    "httpcore": "guard",
     "httptools": "hermes/stream",
-    "httpx": "hermes/* push/* cli/* bootstrap",
+    "httpx": "guard hermes/* push/* cli/* bootstrap",
     "jwt": "sessions/tokens",
     "mcp": "mcp/*",
     "orjson": "*",
