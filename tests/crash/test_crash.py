@@ -1,0 +1,82 @@
+"""Killing the relay at any instant loses, doubles and reorders nothing. Run with -s to see the counts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.relay_process import RelayProcess
+from tests.crash.trial import Counts, trial
+
+SECONDS = float(os.environ.get("CRASH_SECONDS", "60"))
+
+
+async def kill_every_second(relay: RelayProcess, seconds: float = SECONDS) -> None:
+    async with asyncio.timeout(seconds * 3 + 60):
+        for _ in range(int(seconds / 2)):  # it lives for a second and needs another to start
+            await asyncio.sleep(1)  # the trial itself, not a wait for something to happen
+            await relay.kill()
+            await relay.start()
+
+
+def show(counts: Counts, capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\n  {counts}")
+
+
+async def test_kill_9_every_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = await trial(tmp_path / "data", kill_every_second)
+    show(counts, capsys)
+    assert counts.faults == 0
+    assert counts.kills >= SECONDS / 2 - 1
+    assert counts.accepted >= 20_000 * SECONDS / 60
+
+
+async def test_kill_9_in_a_storm_of_supersessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each device opens four sockets of one instance at once, again and again."""
+    counts = await trial(tmp_path / "data", lambda relay: kill_every_second(relay, SECONDS / 3), sockets=4)
+    show(counts, capsys)
+    assert counts.faults == 0
+    assert counts.accepted > 1000
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+async def test_a_full_disk_for_a_while(small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Senders are refused by name and try again; what was accepted before arrives meanwhile; kills go on."""
+    filler = small_disk / "filler"
+
+    async def fill_and_free(relay: RelayProcess) -> None:
+        await kill_every_second(relay, 6)
+        for _ in range(3):
+            with filler.open("wb", buffering=0) as file:
+                try:
+                    while True:
+                        file.write(b"\0" * 65536)
+                except OSError:
+                    pass
+            await asyncio.sleep(2)
+            filler.unlink()
+            await asyncio.sleep(1)
+            await relay.kill()
+            await relay.start()
+
+    counts = await trial(small_disk / "data", fill_and_free)
+    show(counts, capsys)
+    assert counts.faults == 0
+    assert counts.refused.get("storage_full", 0) > 0
+    assert counts.accepted > 1000
