@@ -11,13 +11,15 @@ from typing import Any
 
 from app.channels.base import Dispatch
 from app.channels.chat import Chat
+from app.channels.proactive import Proactive
 from app.channels.system import System
 from app.clock import Clock
 from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
 from app.delivery.hub import Hub
-from app.delivery.messages import Messages
+from app.delivery.messages import Messages, Quota
+from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
 from app.errors import Misconfigured
 from app.gateway.auth import Authenticator, Facts
@@ -26,9 +28,10 @@ from app.gateway.limits import Limits
 from app.hermes.hermes import Hermes
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
+from app.push.service import Push, open_push
 from app.sessions.attempts import Attempts
 from app.sessions.keys import SessionKeys
-from app.sessions.operator import OperatorToken
+from app.sessions.operator import LinkToken, OperatorToken
 from app.sessions.service import Sessions
 from app.settings import Settings
 from app.tasks import Supervisor
@@ -46,6 +49,7 @@ class Relay:
     hub: Hub
     acks: Acks
     operator: OperatorToken
+    link: LinkToken
     attempts: Attempts
     sessions: Sessions
     pairing: Pairing
@@ -54,11 +58,14 @@ class Relay:
     hermes: Hermes
     turns: Turns
     messages: Messages
+    replies: Replies
+    push: Push
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states()
 
     async def drain(self) -> None:
+        self.replies.close()
         await self.gateway.drain()
 
 
@@ -75,6 +82,9 @@ async def open_relay(
         hub = Hub()
         acks = Acks(db, tasks)
         stack.push_async_callback(acks.close)
+        quota = Quota(clock)
+        messages = Messages(db, clock, hub, acks, quota, settings.mailbox)
+        replies = Replies(db, clock, quota)
         attempts = Attempts(db, clock)
         sessions = Sessions(
             db, clock, SessionKeys.load(data_dir), attempts, settings.sessions,
@@ -84,13 +94,21 @@ async def open_relay(
         hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks))
         turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes)
         stack.push_async_callback(turns.close)
-        facts = Facts(await db.write(relay_id), hermes.states, turns.running)
+        own_id = await db.write(relay_id)
+        push = await stack.enter_async_context(
+            open_push(
+                settings.push, db=db, clock=clock, tasks=tasks, data_dir=data_dir, relay_id=own_id,
+                public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
+            )
+        )  # fmt: skip
+        facts = Facts(own_id, hermes.states, turns.running, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip
+        channels = [System(clock, push, tasks), Chat(turns, hermes, tasks), Proactive(messages, replies, clock)]
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
-            dispatch=Dispatch([System(clock), Chat(turns, hermes, tasks)], clock),
+            dispatch=Dispatch(channels, clock),
             authenticator=authenticator, limits=limits, attach=turns.attach,
         )  # fmt: skip
         await turns.recover()
@@ -98,9 +116,8 @@ async def open_relay(
         tasks.start(Sweep(db, clock, kept).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), attempts, sessions, pairing,
-            authenticator, gateway, hermes, turns,
-            Messages(db, clock, hub, settings.mailbox),
+            settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
+            sessions, pairing, authenticator, gateway, hermes, turns, messages, replies, push,
         )  # fmt: skip
 
 

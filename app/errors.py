@@ -130,12 +130,11 @@ class IdReused(RelayError):
     http_status = 409
 
 
-class StillPending(RelayError):
-    """The first request with this key has no answer yet."""
+class OutcomeUncertain(RelayError):
+    """The relay was cut off while it did this: whether it happened is not known, and it is not done again."""
 
-    code = "still_pending"
+    code = "uncertain"
     http_status = 409
-    retryable = True
 
 
 class Misconfigured(RelayError):

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import edge, health, pairing, sessions, ws
-from app.api.errors import MethodNotAllowed, render
+from app.api import edge, health, messages, pairing, phone, push, sessions, ws
+from app.api.errors import MethodNotAllowed, refuse, render
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
 from app.web import site
@@ -24,20 +24,26 @@ def create_app(relay: Relay) -> ASGIApp:
     """Serves an open relay; whoever opened it closes it."""
     app = FastAPI(title="Talaria", version=__version__, docs_url=None, redoc_url=None)
     app.state.relay = relay
-    for router in (health.router, pairing.router, sessions.router, site.router):
+    for router in (
+        health.router,
+        pairing.router,
+        sessions.router,
+        messages.router,
+        phone.router,
+        push.router,
+        site.router,
+    ):
         app.include_router(router)
     app.add_exception_handler(RelayError, _relay_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    return edge.Edge(ws.Links(app, relay), relay)
+    return edge.Edge(ws.Links(messages.Sending(app, relay), relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RelayError)
-    if exc.http_status >= 500:
-        log.warning("request failed", extra={"path": request.url.path, "code": exc.code, "reason": exc.detail})
-    return render(request.scope, exc)
+    return refuse(request.scope, exc)
 
 
 async def _invalid(request: Request, exc: Exception) -> Response:

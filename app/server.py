@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -172,6 +173,9 @@ async def serve(settings: Settings, on_ready: Callable[[str], None] | None = Non
     try:
         async with open_relay(settings) as relay:
             server = Server(config(create_app(relay)), relay.drain, lambda: on_ready and on_ready(url))
+            # What was imported stays: a full collection of it would stop every link for 50 to 100 ms, again and again.
+            gc.collect()
+            gc.freeze()
             await server.serve(sockets=[listener])
     finally:
         listener.close()

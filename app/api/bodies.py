@@ -54,6 +54,7 @@ class PeerRoute(APIRoute):
     """Refuses as hermes-relay does, plus our code in the header; what it never refused looks like everything else."""
 
     texts: ClassVar[frozenset[int]] = frozenset()  # statuses whose body is a line of text
+    beside: ClassVar[dict[str, Any]] = {"ok": False}  # what stands beside `error` in a 400
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -63,7 +64,7 @@ class PeerRoute(APIRoute):
                 return await handle(request)
             except RelayError as exc:
                 if exc.http_status == 400:
-                    return JSONResponse({"ok": False, "error": exc.message}, 400, headers_of(exc))
+                    return JSONResponse({**self.beside, "error": exc.message}, 400, headers_of(exc))
                 if exc.http_status in self.texts:
                     message = "invalid or expired session token" if isinstance(exc, SessionRefused) else exc.message
                     return PlainTextResponse(message, exc.http_status, headers_of(exc))

@@ -1,4 +1,4 @@
-"""Who calls: the operator, a paired device, or (where the operator allows it) a tool on this host."""
+"""Who calls: the operator, the agent's link, a paired device, or (where the operator allows it) a tool on this host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from app.api.edge import LOOPBACK, client, header_values, names_us
-from app.api.errors import BearerRequired, DeviceRequired, OperatorRequired
+from app.api.errors import BearerRequired, DeviceRequired, HostRequired, OperatorRequired
 from app.bootstrap import Relay
+from app.channels.base import granted
+from app.delivery.messages import LINK, OPERATOR
+from app.errors import GrantMissing
 from app.sessions.errors import SessionRefused
 from app.sessions.service import Principal
 from app.settings import ServerSettings
@@ -26,14 +29,20 @@ _NEVER_A_TOOL = (b"x-forwarded", b"sec-fetch-", b"tailscale-", b"x-envoy-", b"cf
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`device` None: the operator."""
+    """`device` None: the operator, or the link."""
 
     device: Principal | None
+    is_link: bool = False
 
     @property
     def actor(self) -> str:
         """As the audit names it."""
-        return self.device.prefix if self.device else "operator"
+        return self.device.prefix if self.device else "link" if self.is_link else "operator"
+
+    @property
+    def sender(self) -> str:
+        """As a message names it."""
+        return self.device.device_id if self.device else LINK if self.is_link else OPERATOR
 
 
 def relay(connection: HTTPConnection) -> Relay:
@@ -47,8 +56,66 @@ async def _relay(connection: HTTPConnection) -> Relay:
 
 
 def bearer(connection: HTTPConnection) -> str | None:
-    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    return _token(connection.headers.getlist("authorization"))
+
+
+def _token(values: list[str]) -> str | None:
+    scheme, _, token = (values or [""])[0].partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+async def caller_with_chat(here: Relay, scope: Scope) -> Caller:
+    """The operator, the link, or a device that may chat. Raises BearerRequired, GrantMissing, SessionRefused,
+    RateLimited.
+    """
+    token = _token(header_values(scope, b"authorization"))
+    if token is None:
+        raise BearerRequired()
+    if (host := _host(here, token)) is not None:
+        return host
+    device = await here.sessions.verify_from(token, client(here, scope)[0])
+    if not granted(device.grants, "chat", here.clock.now()):
+        raise GrantMissing("chat is not granted to this device, or the grant has expired")
+    return Caller(device)
+
+
+async def with_chat(connection: HTTPConnection) -> Caller:
+    return await caller_with_chat(relay(connection), connection.scope)
+
+
+async def with_chat_or_host_tool(connection: HTTPConnection) -> Caller:
+    """For the routes that hermes-relay has for its host and for devices."""
+    return _host_tool(connection) or await with_chat(connection)
+
+
+async def host_or_host_tool(connection: HTTPConnection) -> Caller:
+    """The operator or the link. Raises HostRequired, RateLimited."""
+    if (tool := _host_tool(connection)) is not None:
+        return tool
+    token, here = bearer(connection), relay(connection)
+    if token is not None and (host := _host(here, token)) is not None:
+        return host
+    await _count_guess(connection, token)
+    raise HostRequired()
+
+
+def _host(here: Relay, token: str) -> Caller | None:
+    if here.operator.matches(token):
+        return Caller(None)
+    return Caller(None, is_link=True) if here.link.matches(token) else None
+
+
+def _host_tool(connection: HTTPConnection) -> Caller | None:
+    bare = "authorization" not in connection.headers
+    return Caller(None) if bare and is_host_tool(relay(connection).settings.server, connection.scope) else None
+
+
+async def _count_guess(connection: HTTPConnection, token: str | None) -> None:
+    """A device's token is the wrong one here, but no guess: only what matches nothing counts."""
+    if token is not None:
+        here = relay(connection)
+        with suppress(SessionRefused):
+            await here.sessions.verify_from(token, client(here, connection.scope)[0])
 
 
 async def operator(connection: HTTPConnection) -> Caller:
@@ -56,18 +123,13 @@ async def operator(connection: HTTPConnection) -> Caller:
     token, here = bearer(connection), relay(connection)
     if token is not None and here.operator.matches(token):
         return Caller(None)
-    if token is not None:
-        # A device's token is the wrong one here, but no guess: only what matches nothing counts.
-        with suppress(SessionRefused):
-            await here.sessions.verify_from(token, client(here, connection.scope)[0])
+    await _count_guess(connection, token)
     raise OperatorRequired()
 
 
 async def operator_or_host_tool(connection: HTTPConnection) -> Caller:
     """For the routes that hermes-relay keeps for its own host."""
-    if "authorization" not in connection.headers and is_host_tool(relay(connection).settings.server, connection.scope):
-        return Caller(None)
-    return await operator(connection)
+    return _host_tool(connection) or await operator(connection)
 
 
 async def device(connection: HTTPConnection) -> Principal:
@@ -89,9 +151,7 @@ async def device_or_operator(connection: HTTPConnection) -> Caller:
 
 async def device_or_host_tool(connection: HTTPConnection) -> Caller:
     """A device or the operator, and the tools that hermes-relay lets in without a token."""
-    if "authorization" not in connection.headers and is_host_tool(relay(connection).settings.server, connection.scope):
-        return Caller(None)
-    return await device_or_operator(connection)
+    return _host_tool(connection) or await device_or_operator(connection)
 
 
 def is_host_tool(settings: ServerSettings, scope: Scope) -> bool:
@@ -117,4 +177,7 @@ OpenRelay = Annotated[Relay, Depends(_relay)]
 Operator = Annotated[Caller, Depends(operator)]
 OperatorOrHostTool = Annotated[Caller, Depends(operator_or_host_tool)]
 Device = Annotated[Principal, Depends(device)]
+WithChat = Annotated[Caller, Depends(with_chat)]
+WithChatOrHostTool = Annotated[Caller, Depends(with_chat_or_host_tool)]
+HostOrHostTool = Annotated[Caller, Depends(host_or_host_tool)]
 DeviceOrHostTool = Annotated[Caller, Depends(device_or_host_tool)]

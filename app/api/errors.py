@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from app.errors import RelayError
+
+log = logging.getLogger("talaria.http")
 
 
 class HostUnknown(RelayError):
@@ -26,6 +30,13 @@ class OperatorRequired(RelayError):
     """This needs the operator token of the relay's data directory, as a bearer."""
 
     code = "operator_required"
+    http_status = 401
+
+
+class HostRequired(RelayError):
+    """This needs the link token, or the operator token, of the relay's data directory, as a bearer."""
+
+    code = "host_required"
     http_status = 401
 
 
@@ -69,6 +80,13 @@ class NotSupported(RelayError):
 
     code = "not_supported"
     http_status = 400
+
+
+def refuse(scope: Scope, error: RelayError) -> Response:
+    """`render`, and a line in the log where the relay or what is behind it failed."""
+    if error.http_status >= 500:
+        log.warning("request failed", extra={"path": scope["path"], "code": error.code, "reason": error.detail})
+    return render(scope, error)
 
 
 def render(scope: Scope, error: RelayError, status: int | None = None) -> Response:

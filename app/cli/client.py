@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx
 
 from app.errors import Misconfigured, RelayError
-from app.sessions.operator import FILE
+from app.sessions.operator import HostToken, OperatorToken
 from app.settings import ServerSettings, load_settings
 
 TIMEOUT_S = 10.0
@@ -40,7 +40,7 @@ class RelayClient:
         self.url = url
         self._http = httpx.Client(
             base_url=url,
-            headers={"Authorization": f"Bearer {operator_token(data_dir)}"},
+            headers={"Authorization": f"Bearer {host_token(data_dir, OperatorToken)}"},
             timeout=TIMEOUT_S,
             trust_env=False,  # a proxy setting must not carry the operator's token off this host
         )
@@ -60,8 +60,8 @@ class RelayClient:
     def get(self, path: str, *, timeout: float = TIMEOUT_S, **query: Any) -> Any:
         return self._request("GET", path, params=query, timeout=timeout)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        return self._request("POST", path, json=body)
+    def post(self, path: str, body: dict[str, Any], *, timeout: float = TIMEOUT_S, **headers: str) -> Any:
+        return self._request("POST", path, json=body, headers=headers, timeout=timeout)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
         return self._request("PATCH", path, json=body)
@@ -109,8 +109,8 @@ def _own_url(server: ServerSettings) -> str:
     return f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
 
 
-def operator_token(data_dir: Path) -> str:
-    path = data_dir / FILE
+def host_token(data_dir: Path, kind: type[HostToken]) -> str:
+    path = data_dir / kind.FILE
     try:
         return path.read_text("ascii").strip()
     except FileNotFoundError:

@@ -95,10 +95,50 @@ outbox = Table(
 )  # fmt: skip
 Index("outbox_of_payload", outbox.c.payload_id)
 
+replies = Table(
+    "replies", metadata,
+    Column("id", Integer, primary_key=True), _device(),
+    Column("body", LargeBinary, nullable=False),  # JSON, as /phone/replies gives it
+    Column("created_at", Float, nullable=False),
+)  # fmt: skip
+Index("replies_of_device", replies.c.device_id)
+
 links = Table(
     "links", metadata,
     _device(primary_key=True), Column("instance", Text, primary_key=True),
     Column("generation", Integer, nullable=False),
+)  # fmt: skip
+
+push_targets = Table(
+    "push_targets", metadata,
+    Column("target_id", Text, primary_key=True), _device(),
+    Column("provider", Text, nullable=False),
+    Column("endpoint", Text, nullable=False),  # a URL, a topic or a token: a secret
+    Column("keys", Text, nullable=False),  # JSON: what the endpoint's messages are encrypted with
+    Column("created_at", Float, nullable=False), Column("seen_at", Float, nullable=False),
+    # The last number of the mailbox that needs no push here any more; before when the provider wants none.
+    Column("settled", Integer, nullable=False), Column("not_before", Float),
+    Column("ok_at", Float), Column("failed_at", Float), Column("failure", Text),  # null once a push was taken again
+    Column("retired_at", Float), Column("retired", Text),  # why it is no longer used
+)  # fmt: skip
+Index("push_target_once", push_targets.c.device_id, push_targets.c.provider, push_targets.c.endpoint, unique=True)
+Index("push_targets_by_endpoint", push_targets.c.endpoint)
+
+push_outcomes = Table(
+    "push_outcomes", metadata,
+    Column("id", Integer, primary_key=True), _device(),
+    Column("target_id", Text, nullable=False), Column("provider", Text, nullable=False),
+    Column("at", Float, nullable=False), Column("ms", Integer, nullable=False),
+    Column("kind", Text, nullable=False), Column("collapse", Text, nullable=False),
+    Column("head", Integer, nullable=False),
+    Column("verdict", Text, nullable=False), Column("code", Text, nullable=False), Column("status", Integer),
+    Column("detail", Text, nullable=False),
+)  # fmt: skip
+Index("push_outcomes_of_device", push_outcomes.c.device_id, push_outcomes.c.id)
+
+push_prefs = Table(
+    "push_prefs", metadata,
+    _device(primary_key=True), Column("prefs", Text, nullable=False),  # JSON
 )  # fmt: skip
 
 turns = Table(

@@ -1,4 +1,4 @@
-"""Why a message cannot be kept or taken back."""
+"""Why a message, or a reply, cannot be kept or taken back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,21 @@ class NobodyListens(RelayError):
 
 
 class MessageUnknown(RelayError):
-    """There is no such message, or it is not yours to see."""
+    """There is no such message, or it is no longer known."""
 
     code = "message_unknown"
     http_status = 404
 
 
+class MessageExpired(RelayError):
+    """A message that has expired already is not kept: ttl_seconds must be above zero."""
+
+    code = "message_expired"
+    http_status = 400
+
+
 class MessageTooBig(RelayError):
-    """The text is longer than a message may be."""
+    """The message is longer than one may be."""
 
     code = "message_too_big"
     http_status = 413
@@ -43,8 +50,17 @@ class MailboxFull(RelayError):
 
 
 class QuotaExceeded(RelayError):
-    """This sender has sent more than it may in this time."""
+    """This device has sent more than it may in this time."""
 
     code = "quota_exceeded"
     http_status = 429
     retryable = True
+
+
+class RepliesFull(RelayError):
+    """More replies wait than may: nothing on the host fetches them from /phone/replies."""
+
+    code = "replies_full"
+    http_status = 507
+    retryable = True
+    layer = "agent"

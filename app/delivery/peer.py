@@ -58,6 +58,10 @@ class Peer(Protocol):
 
     def unsubscribe(self) -> None: ...
 
+    @property
+    def listens(self) -> bool:
+        """What is kept for its device is being sent to it."""
+
     def regrant(self, grants: Grants) -> None:
         """The session's grants have changed."""
 

@@ -7,6 +7,7 @@ import logging
 
 from app.clock import Clock
 from app.db import Database
+from app.delivery import store
 from app.errors import RelayError
 from app.outbox import retention
 from app.outbox.retention import STEP, Retention
@@ -35,3 +36,4 @@ class Sweep:
                 await self._db.write(lambda tx, device=device_id, step=step: retention.drop(tx, device, step))  # type: ignore[misc]
         while await self._db.write(lambda tx: retention.sweep(tx, now)):
             pass
+        await self._db.write(lambda tx: store.purge(tx, now - self._rules.max_age_s))

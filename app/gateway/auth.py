@@ -59,6 +59,7 @@ class Facts:
     relay_id: str
     upstream: Callable[[], dict[str, Any]]
     turns: Callable[[str], list[dict[str, Any]]]  # of a device
+    push: Callable[[Tx, str], dict[str, Any]]  # of a device
 
 
 class Authenticator:
@@ -74,7 +75,7 @@ class Authenticator:
         """Raises what the credential deserves: close_code 4401 marks a bad one, anything else is not its fault."""
         changes = self._sessions.changes
         principal, token = await self._identify(auth, address, bearer)
-        place, start = await self._position(principal.device_id, auth)
+        place, start, push = await self._position(principal.device_id, auth)
         ok = {
             "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
             "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
@@ -83,7 +84,7 @@ class Authenticator:
             "epoch": start.epoch, "head": start.head,
             "limits": {"frame_bytes": MAX_FRAME, "kept_bytes": KEPT_BYTES}, "heartbeat_s": self._limits.heartbeat_s,
             "upstream": self._facts.upstream(), "turns": self._facts.turns(principal.device_id),
-            "approvals": [], "push": {"state": "off"},
+            "approvals": [], "push": push,
         }  # fmt: skip
         begins = start if auth.supports.delivery else None
         return Admission(principal, auth.instance, auth.supports, place, begins, ok, changes)
@@ -96,24 +97,25 @@ class Authenticator:
             raise CredentialMissing()
         return await self._sessions.verify_from(token, address), token
 
-    async def _position(self, device_id: str, auth: Auth) -> tuple[Place, Position]:
-        """A client that acknowledges joins those that everything is kept for."""
+    async def _position(self, device_id: str, auth: Auth) -> tuple[Place, Position, dict[str, Any]]:
+        """A client that acknowledges joins those that everything is kept for. With how push to the device stands."""
 
-        def look(tx: Tx) -> tuple[Place, Position] | None:
+        def look(tx: Tx) -> tuple[Place, Position, dict[str, Any]] | None:
             box = store.mailbox(tx, device_id)
             if box is None:
                 return None
             acked = self._acks.latest(device_id, box.epoch)
-            return Place(device_id, auth.instance), locate(tx, device_id, box, acked, auth.resume)
+            start = locate(tx, device_id, box, acked, auth.resume)
+            return Place(device_id, auth.instance), start, self._facts.push(tx, device_id)
 
-        def enter(tx: Tx) -> tuple[Place, Position] | None:
+        def enter(tx: Tx) -> tuple[Place, Position, dict[str, Any]] | None:
             store.open_mailbox(tx, device_id)
             if auth.supports.delivery:
                 store.join_audience(tx, device_id)
             found = look(tx)
             if found is None or auth.instance is None:
                 return found
-            return Place(device_id, auth.instance, store.raise_generation(tx, device_id, auth.instance)), found[1]
+            return Place(device_id, auth.instance, store.raise_generation(tx, device_id, auth.instance)), *found[1:]
 
         found = None
         if not auth.supports.delivery:

@@ -108,13 +108,15 @@ class Connection:
 
     async def subscribe(self) -> None:
         if not self.supports.delivery:
-            pump = await self._gateway.subscribe(self)
-            self.unsubscribe()
-            self._pump = pump
+            self._pump = await self._gateway.subscribe(self, self._pump)
 
     def unsubscribe(self) -> None:
         if not self.supports.delivery and self._pump is not None:
             self._pump.stop()
+
+    @property
+    def listens(self) -> bool:
+        return self._pump is not None and not self._pump.stopped
 
     def regrant(self, grants: Grants) -> None:
         self.grants = grants

@@ -101,8 +101,11 @@ class Gateway:
             admission.place, admission.start, self._rooms, link.outbound, Acknowledging(), lambda: self._attach(link)
         )
 
-    async def subscribe(self, link: Connection) -> Pump:
-        """For an older client: messages from its last acknowledgement on. The last socket that asks gets them."""
+    async def subscribe(self, link: Connection, before: Pump | None) -> Pump:
+        """For an older client: messages from its last acknowledgement on. The last socket that asks gets them.
+
+        A link that had subscribed `before` goes on after what it was sent: it is on its way, confirmed or not.
+        """
         device_id = link.device_id
 
         def enter(tx: Tx) -> Position:
@@ -116,6 +119,8 @@ class Gateway:
             if other is not link:
                 other.unsubscribe()
         voice = Older(start.head, self.clock)
+        if before is not None and before.go_on(start, voice):
+            return before
         return Pump(Place(device_id), start, self._rooms, link.outbound, voice, lambda: None)
 
     def closed(self, link: Connection) -> None:

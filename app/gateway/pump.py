@@ -111,9 +111,23 @@ class Pump:
         if (self._task is None or self._task.done()) and not self._is_over():
             self._task = self._rooms.tasks.start(self._run(), "pump")
 
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
     def stop(self) -> None:
         """Nothing more is sent; what was, may still be acknowledged."""
         self._stopped = True
+
+    def go_on(self, start: Position, voice: Voice) -> bool:
+        """Begin again on the same link, after what it was sent. False: the numbers have changed since."""
+        if start.epoch != self._epoch:
+            return False
+        self._voice = voice
+        self._cursor = max(self._cursor, start.after)
+        self._sent = max(self._sent, self._cursor)
+        self._tell_synced, self._stopped = True, False
+        return True
 
     def acknowledge(self, epoch: str, seq: int) -> None:
         seq = min(seq, self._sent)

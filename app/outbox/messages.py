@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from app.db import Tx
+from app.outbox.kinds import KINDS
 
 _PAYLOAD = text(
     "SELECT kind, COALESCE(whole, body), sender, created_at, expires_at FROM payloads WHERE payload_id = :id"
 )
 _RECEIPTS = text(
     "SELECT o.device_id, o.seq, CASE "
-    "WHEN o.seq <= m.acked THEN 'acked' WHEN o.void IS NOT NULL THEN 'void' WHEN p.expires_at <= :now THEN 'void' "
+    "WHEN o.void IS NOT NULL THEN 'void' WHEN o.seq <= m.acked THEN 'acked' WHEN p.expires_at <= :now THEN 'void' "
     "WHEN o.seq <= m.woken AND p.wakes <> 0 THEN 'woken' WHEN o.seq <= m.sent THEN 'sent' ELSE 'kept' END, "
     "COALESCE(o.void, CASE WHEN p.expires_at <= :now AND o.seq > m.acked THEN 'expired' END) "
     "FROM outbox o JOIN mailboxes m USING (device_id) JOIN payloads p USING (payload_id) "
@@ -25,10 +26,12 @@ _VOID = text(
     "(SELECT acked FROM mailboxes m WHERE m.device_id = outbox.device_id) RETURNING device_id"
 )
 _WAITING = text(
-    "SELECT p.payload_id, o.device_id, o.seq, p.body, p.created_at FROM outbox o JOIN mailboxes m USING (device_id) "
-    "JOIN payloads p USING (payload_id) WHERE p.kind IN ('message', 'cron') AND o.void IS NULL AND o.seq > m.acked "
-    "AND (p.expires_at IS NULL OR p.expires_at > :now) ORDER BY p.created_at, o.device_id, o.seq LIMIT :limit"
+    "SELECT p.payload_id, p.body, p.created_at FROM payloads p WHERE p.payload_id IN ("
+    "SELECT o.payload_id FROM mailboxes m JOIN outbox o ON o.device_id = m.device_id AND o.seq > m.acked "
+    "WHERE o.void IS NULL) AND p.kind IN ('message', 'cron') AND (p.expires_at IS NULL OR p.expires_at > :now) "
+    "ORDER BY p.created_at, p.rowid LIMIT :limit"
 )
+_LISTENING = text("SELECT device_id, head - MAX(acked, floor) FROM mailboxes WHERE audience IN ('all', :older)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,6 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     id: str
-    device_id: str
-    seq: int
     body: bytes
     created_at: float
 
@@ -76,3 +77,9 @@ def void(tx: Tx, id: str, reason: str) -> Sequence[str]:
 def waiting(tx: Tx, now: float, limit: int) -> list[Waiting]:
     """Messages that some device has not confirmed, oldest first."""
     return [Waiting(*row) for row in tx.all(_WAITING, {"now": now, "limit": limit})]
+
+
+def listening(tx: Tx, kind: str) -> dict[str, int]:
+    """The devices that a kind is kept for, with how many frames each has not confirmed."""
+    rows = tx.all(_LISTENING, {"older": "messages" if KINDS[kind].for_older else "all"})
+    return {row[0]: row[1] for row in rows}

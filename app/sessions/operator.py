@@ -1,4 +1,7 @@
-"""The operator: whoever can read `operator-token` in the data directory. No address and no login stands in for it."""
+"""Who speaks from this host: the operator, and the agent's own tools, each by a token in the data directory.
+
+Whoever can read the file is the operator, or the link. No address and no login stands in for that.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import hmac
 import logging
 import secrets
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from app.errors import Misconfigured
 from app.logs import register_secret
 from app.sessions import files
 
-FILE = "operator-token"
-MIN_LENGTH = 32  # characters; ours have 54
+MIN_LENGTH = 32  # characters; ours have 54 and more
 
 log = logging.getLogger("talaria.sessions")
 
 
-class OperatorToken:
+class HostToken:
     """The token in force: what the file holds, also when it is exchanged while the relay runs."""
+
+    FILE: ClassVar[str]
+    PREFIX: ClassVar[str]  # so that a token found somewhere says what it opens
 
     def __init__(self, path: Path, token: str) -> None:
         self._path = path
@@ -30,11 +35,22 @@ class OperatorToken:
     @classmethod
     def load(cls, data_dir: Path) -> Self:
         """Made on first use. Raises Misconfigured for a file that holds no token."""
-        path = data_dir / FILE
-        return cls(path, _parse(path, files.read_or_make(path, _new)))
+        path = data_dir / cls.FILE
+        return cls(path, _parse(path, files.read_or_make(path, cls._new)))
+
+    @classmethod
+    def rotate(cls, data_dir: Path) -> str:
+        """A new token in place of the old one, which a running relay refuses from then on. Raises Misconfigured."""
+        content = cls._new()
+        files.replace(data_dir / cls.FILE, content)
+        return content.decode().strip()
+
+    @classmethod
+    def _new(cls) -> bytes:
+        return f"{cls.PREFIX}{secrets.token_urlsafe(32)}\n".encode()
 
     def read(self) -> str:
-        """For those who speak as the operator on this host."""
+        """For those who speak with it on this host."""
         return self._token
 
     def matches(self, token: str) -> bool:
@@ -43,7 +59,7 @@ class OperatorToken:
         return hmac.compare_digest(self._token.encode(), token.encode("utf-8", "surrogatepass"))
 
     def _follow(self) -> None:
-        """A file that is gone or spoilt changes nothing: the operator must not be locked out by an accident."""
+        """A file that is gone or spoilt changes nothing: nobody must be locked out by an accident."""
         version = _version(self._path)
         if version in (None, self._seen):
             return
@@ -51,21 +67,22 @@ class OperatorToken:
         try:
             self._token = _parse(self._path, self._path.read_bytes())
         except (OSError, Misconfigured) as exc:
-            log.warning("the operator token could not be read again; the old one stays", extra={"reason": str(exc)})
+            log.warning("a token could not be read again; the old one stays", extra={"reason": str(exc)})
         else:
             register_secret(self._token)
-            log.info("the operator token was exchanged")
+            log.info("a token was exchanged", extra={"file": self.FILE})
 
 
-def rotate(data_dir: Path) -> str:
-    """A new token in place of the old one, which a running relay refuses from then on. Raises Misconfigured."""
-    content = _new()
-    files.replace(data_dir / FILE, content)
-    return content.decode().strip()
+class OperatorToken(HostToken):
+    """May do everything."""
+
+    FILE, PREFIX = "operator-token", "talaria-op-"
 
 
-def _new() -> bytes:
-    return f"talaria-op-{secrets.token_urlsafe(32)}\n".encode()
+class LinkToken(HostToken):
+    """For the agent and its tools: messages, and what devices are asked for; no pairing and no sessions."""
+
+    FILE, PREFIX = "link-token", "talaria-link-"
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:

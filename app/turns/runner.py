@@ -13,6 +13,7 @@ from app.db import Database, Tx
 from app.delivery.peer import Peer
 from app.hermes.hermes import Hermes
 from app.once import store as once
+from app.once.keys import key_of
 from app.tasks import Supervisor
 from app.turns import store
 from app.turns.course import Course, Devices, Rooms, Sleep, end_turn
@@ -61,7 +62,7 @@ class Turns:
         _check(payload)
         said = payload.model_dump(mode="json", exclude_none=True)
         turn = self._new(f"turn-{uuid.uuid4().hex}", peer.device_id, payload.session_id, _kept(said, frame_id))
-        key = payload.client_msg_id or frame_id
+        key = key_of("chat.send", said, frame_id)
         if sum(other.device_id == peer.device_id for other in self._live.values()) >= MAX_OF_DEVICE:
             raise TurnQueueFull()
 
@@ -210,13 +211,14 @@ class Turns:
                 still_good.append(stored)
                 continue
             turn = self._new(stored.turn_id, stored.device_id, stored.session_id, dict(stored.message))
+            turn.state.started_at = stored.created_at
             if stored.progress is not None:
                 turn.state.text.add(stored.progress.get("text") or "")
             if stored.state == "accepted":
                 turn.finish("failed", TurnExpired())
             else:
                 turn.finish("uncertain", TurnUncertain())
-            end_turn(tx, self._hub.ring, end_payload(turn.turn_id, turn.state), now)
+            end_turn(tx, self._hub.ring, end_payload(turn.turn_id, turn.state, now), now)
             log.warning("a turn was cut off", extra={"turn": turn.turn_id, "was": stored.state})
         return still_good
 

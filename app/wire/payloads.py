@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+MAX_TTL_S = 10 * 365 * 86400
+
 
 class Payload(BaseModel):
     """Unknown fields are ignored: clients may be newer than this relay."""
@@ -24,6 +26,13 @@ DeviceId = Annotated[
 Label = Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+
+
+def _blank(value: object) -> object:
+    return None if value == "" else value
+
+
+OptionalId = Annotated[Id | None, BeforeValidator(_blank)]
 
 
 class Supports(Payload):
@@ -69,6 +78,27 @@ class Sync(Payload):
 
 class Presence(Payload):
     foreground: bool
+
+
+class PushKeys(Payload):
+    """As a browser's subscription has them, base64url."""
+
+    p256dh: str = Field(max_length=256)
+    auth: str = Field(max_length=64)
+
+
+class PushRegister(Payload):
+    """Where this device can be woken. `endpoint` is a URL or a registration token; the relay makes ntfy's topics."""
+
+    provider: Annotated[str, StringConstraints(min_length=1, max_length=32)]
+    endpoint: Annotated[str, StringConstraints(min_length=1, max_length=4096)] | None = None
+    keys: PushKeys | None = None
+
+
+class PushUnregister(Payload):
+    """Without a `target_id`: all of the device."""
+
+    target_id: Id | None = None
 
 
 class TextPart(Payload):
@@ -119,6 +149,43 @@ class ChatSessionsMessages(Payload):
     session_id: Id
     limit: int = Field(50, ge=1, le=200)
     offset: int | None = Field(None, ge=0)
+
+
+class ProactiveReply(Payload):
+    """What the owner answers to a `phone.message`."""
+
+    text: Annotated[str, StringConstraints(pattern=r"\S")]
+    chat_id: OptionalId = None
+    reply_to: OptionalId = None
+    message_id: Annotated[Key | None, BeforeValidator(_blank)] = None
+    client_msg_id: Annotated[Key | None, BeforeValidator(_blank)] = None
+    ts: float | None = Field(None, ge=0, le=1e15)  # the client's own clock, in milliseconds
+    metadata: dict[str, Any] | None = None
+
+
+class ProactiveCancel(Payload):
+    message_id: Key
+
+
+class NewMessage(Payload):
+    """The body of `POST /messages` and `POST /phone/message`; the last three are for older clients."""
+
+    text: Annotated[str, StringConstraints(pattern=r"\S")]
+    title: Annotated[str, StringConstraints(max_length=500)] | None = None
+    device_id: Annotated[DeviceId | None, BeforeValidator(_blank)] = Field(
+        None, description="one device; otherwise every device that takes messages, but not the sender"
+    )
+    chat_id: OptionalId = None
+    thread_id: OptionalId = None
+    kind: Literal["message", "cron"] = "message"
+    wake: bool = Field(True, description="push to a device that sleeps")
+    ttl_seconds: int | None = Field(None, le=MAX_TTL_S, description="not shown any more after this; at most 10 years")
+    message_id: Annotated[Key | None, BeforeValidator(_blank)] = Field(
+        None, description="the caller's own id; also the key of a copy if there is no Idempotency-Key"
+    )
+    reply_to: OptionalId = None
+    surfacing: Annotated[str, StringConstraints(max_length=64)] | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class Anything(Payload):

@@ -21,6 +21,69 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("device_id", "instance"),
     )
+    op.create_table(
+        "push_outcomes",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Text(), nullable=False),
+        sa.Column("target_id", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("ms", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("collapse", sa.Text(), nullable=False),
+        sa.Column("head", sa.Integer(), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=True),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    with op.batch_alter_table("push_outcomes", schema=None) as batch_op:
+        batch_op.create_index("push_outcomes_of_device", ["device_id", "id"], unique=False)
+
+    op.create_table(
+        "push_prefs",
+        sa.Column("device_id", sa.Text(), nullable=False),
+        sa.Column("prefs", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("device_id"),
+    )
+    op.create_table(
+        "push_targets",
+        sa.Column("target_id", sa.Text(), nullable=False),
+        sa.Column("device_id", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("endpoint", sa.Text(), nullable=False),
+        sa.Column("keys", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("seen_at", sa.Float(), nullable=False),
+        sa.Column("settled", sa.Integer(), nullable=False),
+        sa.Column("not_before", sa.Float(), nullable=True),
+        sa.Column("ok_at", sa.Float(), nullable=True),
+        sa.Column("failed_at", sa.Float(), nullable=True),
+        sa.Column("failure", sa.Text(), nullable=True),
+        sa.Column("retired_at", sa.Float(), nullable=True),
+        sa.Column("retired", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("target_id"),
+    )
+    with op.batch_alter_table("push_targets", schema=None) as batch_op:
+        batch_op.create_index("push_target_once", ["device_id", "provider", "endpoint"], unique=True)
+        batch_op.create_index("push_targets_by_endpoint", ["endpoint"], unique=False)
+
+    op.create_table(
+        "replies",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("device_id", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.device_id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    with op.batch_alter_table("replies", schema=None) as batch_op:
+        batch_op.create_index("replies_of_device", ["device_id"], unique=False)
+
     with op.batch_alter_table("mailboxes", schema=None) as batch_op:
         batch_op.add_column(sa.Column("sent", sa.Integer(), server_default="0", nullable=False))
         batch_op.add_column(sa.Column("floor", sa.Integer(), server_default="0", nullable=False))
@@ -70,5 +133,19 @@ def downgrade() -> None:
         batch_op.drop_column("floor")
         batch_op.drop_column("sent")
 
+    with op.batch_alter_table("replies", schema=None) as batch_op:
+        batch_op.drop_index("replies_of_device")
+
+    op.drop_table("replies")
+    with op.batch_alter_table("push_targets", schema=None) as batch_op:
+        batch_op.drop_index("push_targets_by_endpoint")
+        batch_op.drop_index("push_target_once")
+
+    op.drop_table("push_targets")
+    op.drop_table("push_prefs")
+    with op.batch_alter_table("push_outcomes", schema=None) as batch_op:
+        batch_op.drop_index("push_outcomes_of_device")
+
+    op.drop_table("push_outcomes")
     op.drop_table("links")
     # ### end Alembic commands ###
