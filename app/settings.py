@@ -121,6 +121,39 @@ class HermesSettings(_Group):
         return _upstream(value)
 
 
+class PushSettings(_Group):
+    """How a sleeping phone is woken. Web Push and UnifiedPush need nothing; deploy/push.md says what the others do."""
+
+    ntfy_url: str = Field(
+        "https://ntfy.sh", description="ntfy server of the devices that use one; empty switches it off"
+    )
+    ntfy_token: SecretStr | None = Field(None, description="access token of that server, where it wants one")
+    vapid_subject: str | None = Field(
+        None, description="who push services of browsers may write to, mailto: or https:; default: the public URL"
+    )
+    fcm_credentials: Path | None = Field(
+        None, description="key file of a Firebase service account; only for an app with a Firebase project of its own"
+    )
+    push_content: Literal["none", "title", "full"] = Field(
+        "none", description="what a push says: that there is something, its title, or its text too"
+    )
+    push_allow: Names = Field(
+        (), description="hosts, addresses and networks outside the public internet that devices may be pushed through"
+    )
+
+    @field_validator("ntfy_url")
+    @classmethod
+    def _ntfy(cls, value: str) -> str:
+        return _upstream(value)
+
+    @field_validator("vapid_subject")
+    @classmethod
+    def _subject(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("mailto:", "https://")):
+            raise ValueError("it must start with mailto: or https://")
+        return value
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -133,6 +166,7 @@ class Settings(_Group):
     sessions: SessionSettings = SessionSettings()
     mailbox: MailboxSettings = MailboxSettings()
     hermes: HermesSettings = HermesSettings()
+    push: PushSettings = PushSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:
@@ -210,7 +244,10 @@ def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, s
     return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
 
 
-_MAY_BE_EMPTY = {"TALARIA_HERMES_API_URL"}  # empty means off; elsewhere empty means unset, as compose files write it
+_MAY_BE_EMPTY = {
+    "TALARIA_HERMES_API_URL",
+    "TALARIA_NTFY_URL",
+}  # empty means off; elsewhere empty means unset, as compose files write it
 
 
 def _read_secret(name: str, path: str) -> str:

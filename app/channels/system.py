@@ -1,4 +1,4 @@
-"""The link itself: liveness, acknowledgements and replays."""
+"""The link itself: liveness, acknowledgements, replays, and how its device is woken while there is no link."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Any
 
 from app.channels.base import Call, Channel, receives
 from app.clock import Clock
-from app.wire.payloads import Ack, Sync
+from app.errors import RelayError
+from app.push.service import Push
+from app.tasks import Supervisor
+from app.wire.payloads import Ack, Presence, PushRegister, PushUnregister, Sync
 
 
 class System(Channel):
     name = "system"
     grant = None
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, push: Push, tasks: Supervisor) -> None:
+        self._clock, self._push, self._tasks = clock, push, tasks
 
     @receives("ping", None)
     def ping(self, payload: Mapping[str, Any], call: Call) -> None:
@@ -32,3 +35,31 @@ class System(Channel):
     @receives("sync", Sync)
     def sync(self, sync: Sync, call: Call) -> None:
         call.peer.replay(sync.after)
+
+    # waking
+
+    @receives("presence", Presence)
+    async def presence(self, payload: Presence, call: Call) -> None:
+        await self._push.presence.say(call.peer, foreground=payload.foreground)
+
+    @receives("push.register", PushRegister)
+    async def register(self, payload: PushRegister, call: Call) -> None:
+        keys = payload.keys.model_dump() if payload.keys else {}
+        made = await self._push.register(call.peer.device_id, payload.provider, payload.endpoint, keys)
+        call.answer("push.registered", made)
+
+    @receives("push.unregister", PushUnregister)
+    async def unregister(self, payload: PushUnregister, call: Call) -> None:
+        removed = await self._push.unregister(call.peer.device_id, payload.target_id)
+        call.answer("push.unregistered", {"removed": removed})
+
+    @receives("push.test", None)
+    def test(self, payload: Mapping[str, Any], call: Call) -> None:
+        self._tasks.start(self._test(call), "push test")
+
+    async def _test(self, call: Call) -> None:
+        """Answered later: it waits for the providers."""
+        try:
+            call.answer("push.tested", {"results": await self._push.test(call.peer.device_id)})
+        except RelayError as exc:
+            call.refuse(exc)

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from app.db import Tx
-from app.outbox.store import GRACE_S, Kept
+from app.outbox.store import GRACE_S
 
-_NEXT = text("SELECT MIN(wake_at) FROM mailboxes WHERE wake_at IS NOT NULL")
+# One that somebody holds is due again when the lease runs out, not at once.
+_NEXT = text("SELECT MIN(MAX(wake_at, COALESCE(lease_until, 0))) FROM mailboxes WHERE wake_at IS NOT NULL")
 _CLAIM = text(
     "UPDATE mailboxes SET lease_until = :until WHERE device_id IN ("
     "SELECT device_id FROM mailboxes WHERE wake_at <= :now AND (lease_until IS NULL OR lease_until <= :now) "
     "ORDER BY wake_at LIMIT :limit) RETURNING device_id, wake_seq, acked, woken, tries, foreground_until"
 )
 _UNSEEN = text(
-    "SELECT o.seq, p.payload_id, p.channel, p.type, p.kind, p.body, p.created_at, p.wakes, NULL "
+    "SELECT o.seq, p.payload_id, p.kind, p.created_at, p.expires_at, "
+    "CASE WHEN p.kind = 'turn' THEN json_extract(CAST(p.body AS TEXT), '$.duration_s') END "
     "FROM outbox o JOIN payloads p USING (payload_id) WHERE o.device_id = :device AND o.seq > :after AND p.wakes <> 0 "
     "AND o.void IS NULL AND (p.expires_at IS NULL OR p.expires_at > :now) ORDER BY o.seq DESC LIMIT :limit"
 )
@@ -38,7 +40,15 @@ _REARM = text(
     "UPDATE mailboxes SET wake_at = :at WHERE device_id = :device AND wake_at IS NULL AND wake_seq "
     "> acked AND wake_seq > woken"
 )
+_RETRY_NOW = text(
+    "UPDATE mailboxes SET wake_at = :now WHERE wake_at > :now AND tries > 0 "
+    "AND (:device IS NULL OR device_id = :device)"
+)
 _FOREGROUND = text("UPDATE mailboxes SET foreground_until = :until WHERE device_id = :device")
+_NO_LONGER_DELAYED = text(
+    "UPDATE mailboxes SET wake_at = MIN(wake_at, MAX(:now, wake_stored_at + :grace)) "
+    "WHERE device_id = :device AND wake_at IS NOT NULL AND tries = 0"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,18 @@ class Overdue:
     foreground_until: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """`duration_s` is how long a turn took, where it says so."""
+
+    seq: int
+    id: str
+    kind: str
+    created_at: float
+    expires_at: float | None
+    duration_s: float | None
+
+
 def next_due(tx: Tx) -> float | None:
     row = tx.one(_NEXT)
     return None if row is None else row[0]
@@ -60,12 +82,11 @@ def claim(tx: Tx, now: float, lease_s: float, limit: int) -> list[Overdue]:
     return [Overdue(*row) for row in tx.all(_CLAIM, {"now": now, "until": now + lease_s, "limit": limit})]
 
 
-def unseen(tx: Tx, overdue: Overdue, now: float, limit: int) -> Sequence[Kept]:
+def unseen(tx: Tx, overdue: Overdue, now: float, limit: int) -> Sequence[Unseen]:
     """The waking frames that are neither confirmed nor pushed about, newest first."""
     since = max(overdue.acked, overdue.woken)
-    return [
-        Kept(*row) for row in tx.all(_UNSEEN, {"device": overdue.device_id, "after": since, "now": now, "limit": limit})
-    ]
+    found = tx.all(_UNSEEN, {"device": overdue.device_id, "after": since, "now": now, "limit": limit})
+    return [Unseen(*row) for row in found]
 
 
 def done(tx: Tx, device_id: str, seq: int, *, pushed: bool) -> None:
@@ -83,6 +104,13 @@ def rearm(tx: Tx, device_id: str, at: float) -> None:
     tx.execute(_REARM, {"device": device_id, "at": at})
 
 
-def set_foreground(tx: Tx, device_id: str, until: float | None) -> None:
-    """Its owner is looking at this very device: a wake waits until then."""
+def set_foreground(tx: Tx, device_id: str, until: float | None, now: float) -> None:
+    """Its owner is looking at this very device: a wake waits until then. None: no longer, and what waited is due."""
     tx.execute(_FOREGROUND, {"device": device_id, "until": until})
+    if until is None:
+        tx.execute(_NO_LONGER_DELAYED, {"device": device_id, "now": now, "grace": GRACE_S})
+
+
+def retry_now(tx: Tx, device_id: str | None, now: float) -> None:
+    """What failed before is due at once: the device can be reached again. None: all, since the relay starts."""
+    tx.execute(_RETRY_NOW, {"now": now, "device": device_id})

@@ -220,7 +220,7 @@ class Course:
     async def _keep_end(self) -> None:
         """Stored and kept in one work. It is tried until it succeeds: a full disk loses no end."""
         turn, clock, pause = self._turn, self._rooms.clock, STORE_AGAIN_S[0]
-        payload = end_payload(turn.turn_id, turn.state)
+        payload = end_payload(turn.turn_id, turn.state, clock.now())
         while True:
             try:
                 await self._rooms.db.write(lambda tx: end_turn(tx, self._rooms.hub.ring, payload, clock.now()))

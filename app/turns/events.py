@@ -79,10 +79,11 @@ def end_type(finish: str) -> str:
     return "turn.failed" if finish in ("failed", "uncertain") else "turn.completed"
 
 
-def end_payload(turn_id: str, state: TurnState) -> dict[str, Any]:
+def end_payload(turn_id: str, state: TurnState, now: float) -> dict[str, Any]:
     """Payload of the kept turn.completed or turn.failed, at most MAX_KEPT bytes: reasoning is cut first, then text."""
     payload: dict[str, Any] = {
         "turn_id": turn_id, "session_id": state.session_id or None, "text": str(state.text), "finish": state.finish,
+        "duration_s": round(max(0.0, now - state.started_at), 1),
     }  # fmt: skip
     if state.reasoning:
         payload["reasoning"] = "".join(state.reasoning)
