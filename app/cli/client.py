@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -60,8 +61,10 @@ class RelayClient:
     def get(self, path: str, *, timeout: float = TIMEOUT_S, **query: Any) -> Any:
         return self._request("GET", path, params=query, timeout=timeout)
 
-    def post(self, path: str, body: dict[str, Any], *, timeout: float = TIMEOUT_S, **headers: str) -> Any:
-        return self._request("POST", path, json=body, headers=headers, timeout=timeout)
+    def post(
+        self, path: str, body: dict[str, Any], *, timeout: float = TIMEOUT_S, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        return self._request("POST", path, json=body, timeout=timeout, headers=headers)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
         return self._request("PATCH", path, json=body)

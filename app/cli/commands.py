@@ -11,6 +11,8 @@ from app.cli.config import config
 from app.cli.demo import demo
 from app.cli.devices import devices
 from app.cli.pair import pair
+from app.cli.push import push
+from app.cli.send import send
 from app.cli.serve import serve
 from app.cli.token import token
 
@@ -43,5 +45,7 @@ app.command()(serve)
 app.command()(demo)
 app.command()(pair)
 app.add_typer(devices, name="devices")
+app.command()(send)
+app.add_typer(push, name="push")
 app.command()(config)
 app.command()(token)
