@@ -37,13 +37,15 @@ async def whoami(relay: OpenRelay, device: Device) -> dict[str, Any]:
 
 @router.get("/devices")
 async def devices(relay: OpenRelay, _: Operator) -> dict[str, Any]:
-    """Every device that was ever paired, with its live sessions."""
+    """Every device that was ever paired, with its live sessions and how push to it stands."""
+    found = await relay.sessions.devices()
+    push = await relay.push.healths([device.device_id for device, _ in found])
     return {
         "devices": [
             {
                 "device_id": device.device_id, "name": device.name, "about": device.about,
                 "created_at": device.created_at, "last_seen": device.last_seen_at,
-                "online": bool(relay.hub.of_device(device.device_id)),
+                "online": bool(relay.hub.of_device(device.device_id)), "push": push[device.device_id],
                 "sessions": [
                     {
                         "token_prefix": session.prefix, "created_at": session.created_at,
@@ -52,7 +54,7 @@ async def devices(relay: OpenRelay, _: Operator) -> dict[str, Any]:
                     for session in sessions
                 ],
             }
-            for device, sessions in await relay.sessions.devices()
+            for device, sessions in found
         ]
     }  # fmt: skip
 

@@ -44,7 +44,7 @@ def list_devices(as_json: AsJson = False) -> None:
         say("No device is paired. `talaria pair` pairs one.")
     else:
         now = Clock().now()
-        say_table(("NAME", "ID", "SEEN", "PAIRED UNTIL", "MAY"), [_row(device, now) for device in found])
+        say_table(("NAME", "ID", "SEEN", "PAIRED UNTIL", "PUSH", "MAY"), [_row(device, now) for device in found])
 
 
 @devices.command()
@@ -99,7 +99,7 @@ def grant(
 def _change(which: str, apply: Callable[[RelayClient, Device], None]) -> Device:
     """The device as it was before. Raises CommandFailed; typer.BadParameter for what the relay does not know."""
     with RelayClient.of_settings() as relay:
-        found = _find(relay.get("/devices")["devices"], which)
+        found = find(relay.get("/devices")["devices"], which)
         try:
             apply(relay, found)
         except RelayRefused as exc:
@@ -109,7 +109,7 @@ def _change(which: str, apply: Callable[[RelayClient, Device], None]) -> Device:
     return found
 
 
-def _find(devices: Sequence[Device], which: str) -> Device:
+def find(devices: Sequence[Device], which: str) -> Device:
     """A whole name or id comes before the start of one."""
     exact = [device for device in devices if which in (device["device_id"], device["name"])]
     starts = [
@@ -143,16 +143,23 @@ def _parse_grant(text: str) -> tuple[str, int]:
     return name, DEFAULT.get(name) or 0
 
 
-def _row(device: Device, now: float) -> tuple[str, str, str, str, str]:
+def _row(device: Device, now: float) -> tuple[str, ...]:
     sessions = device["sessions"]
     if not sessions:
-        return device["name"], device["device_id"], _seen(device, now), "not paired", "nothing"
+        return device["name"], device["device_id"], _seen(device, now), "not paired", _push(device), "nothing"
     newest = sessions[0]
     may = [name for name, end in newest["grants"].items() if end is None or end > now]
-    return device["name"], device["device_id"], _seen(device, now), date(newest["expires_at"]), ", ".join(may)
+    until = date(newest["expires_at"])
+    return device["name"], device["device_id"], _seen(device, now), until, _push(device), ", ".join(may)
 
 
 def _seen(device: Device, now: float) -> str:
     if device["online"]:
         return "now"
     return f"{duration(now - device['last_seen'])} ago" if device["last_seen"] else "never"
+
+
+def _push(device: Device) -> str:
+    """`failing: gone` says the rest; `talaria push test` says more."""
+    state, error = device["push"]["state"], device["push"]["last_error"]
+    return f"{state}: {error['code']}" if state == "failing" and error else state
