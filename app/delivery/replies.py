@@ -35,6 +35,7 @@ class Replies:
         self._out: set[int] = set()  # handed to a caller whose answer is being written
         self._bell = asyncio.Event()  # rung, and replaced, when there is something to fetch
         self._closed = False
+        self.waiting = 0  # callers that wait for the next reply
 
     async def receive(self, device_id: str, said: ProactiveReply, frame_id: str | None) -> dict[str, Any]:
         """Keep it; returns the acknowledgement, the same for a copy. Raises MessageTooBig, RepliesFull, QuotaExceeded,
@@ -74,11 +75,14 @@ class Replies:
                 return mine
             if self._closed:
                 return []
+            self.waiting += 1
             try:
                 async with asyncio.timeout_at(deadline):
                     await bell.wait()
             except TimeoutError:
                 return []
+            finally:
+                self.waiting -= 1
 
     async def done(self, replies: Sequence[Reply]) -> None:
         """They have been written to whoever fetched them."""
