@@ -47,6 +47,7 @@ class Service:
         self.taken: list[dict[str, Any]] = []
         self.replies: list[Reply] = []
         self.requests = 0
+        self.asked = asyncio.Semaphore(0)  # acquire it to wait for the next request
         self.hang: asyncio.Event | None = None  # set to an event: no answer before it is set
         self.cut = False  # break off in the middle of the answer
         self.limit = 4096  # bytes of a request
@@ -61,6 +62,7 @@ class Service:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         self.requests += 1
+        self.asked.release()
         if self.hang is not None:
             await self.hang.wait()
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
