@@ -182,7 +182,7 @@ async def test_a_reply_happens_once_per_key(relay: RunningRelay) -> None:
     phone = await older.connect(relay)
     said = {"text": "yes", "message_id": "r-1", "ts": 1}
     acks = [await phone.ask("proactive", "proactive.reply", said, id=f"f-{n}") for n in range(2)]
-    acks.append(await phone.ask("proactive", "proactive.reply", said | {"ts": 2}))  # its clock is no part of what it says
+    acks.append(await phone.ask("proactive", "proactive.reply", said | {"ts": 2}))  # what it says is the same
     assert [ack.payload for ack in acks] == [acks[0].payload] * 3
     other = await phone.ask("proactive", "proactive.reply", said | {"text": "no"})
     assert other.payload["code"] == "id_reused"

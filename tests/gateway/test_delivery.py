@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from app.delivery.messages import Draft
+from app.delivery.drafts import Draft
+from app.delivery.messages import OPERATOR
 from app.gateway.limits import Limits
 from app.outbox import retention, store
 from tests.phone import OLDER, Phone
@@ -16,7 +17,7 @@ from tests.relay import RunningRelay, running, settings_for
 async def send(relay: RunningRelay, *texts: str, **fields: Any) -> list[str]:
     """Returns message ids."""
     drafts = [Draft(text, **fields) for text in texts]
-    return [(await relay.relay.messages.send(draft, sender="operator"))["message_id"] for draft in drafts]
+    return [(await relay.relay.messages.send(draft, sender=OPERATOR))["message_id"] for draft in drafts]
 
 
 async def back(relay: RunningRelay, phone: Phone, after: int | None = None, **fields: Any) -> Phone:
@@ -44,7 +45,7 @@ async def test_a_run_of_taken_back_numbers_is_one_void_frame_and_acknowledged_li
     await phone.hang_up()
     ids = await send(relay, "1", "2", "3", "4", "5")
     for id in ids[1:4]:
-        await relay.relay.messages.cancel(id, by="operator")
+        await relay.relay.messages.cancel(id)
     phone = await back(relay, phone, 0)
     first, void, last = await phone.next(), await phone.next(), await phone.next()
     assert (first.type, first.seq, first.payload["text"]) == ("message", 1, "1")
@@ -137,7 +138,7 @@ async def test_receipts_follow_a_message_to_the_phone(relay: RunningRelay) -> No
 
     async def state() -> str:
         await relay.relay.acks.flush()
-        return (await relay.relay.messages.look(id, by="operator"))[1][0].state
+        return (await relay.relay.messages.look(id)).receipts[0].state
 
     await phone.until("message")
     await phone.ping()

@@ -28,7 +28,7 @@ ODD: list[tuple[Any, str]] = [
     ('{"channel":"chat","type":"chat.send","payload":[]}', "frame_invalid"),
     ('{"channel":"chat","type":"chat.send","payload":{"message":""}}', "payload_invalid"),
     ('{"channel":"terminal","type":"terminal.attach","payload":"x"}', "frame_invalid"),
-    ('{"channel":"proactive","type":"proactive.cancel","payload":{}}', "unknown_channel"),
+    ('{"channel":"voice","type":"voice.start","payload":{}}', "unknown_channel"),
     ('{"channel":"system","type":"nosuch"}', "unknown_type"),
     ('{"channel":"system","type":"ping","id":5,"payload":{}}', "frame_invalid"),
     ('{"channel":"system","type":"ping","id":{"a":1},"payload":{}}', "frame_invalid"),
