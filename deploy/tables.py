@@ -13,10 +13,13 @@ from pathlib import Path
 
 import app
 from app.errors import RelayError
+from app.push import fcm, ntfy, webpush
+from app.push.answers import COMMON, Meaning, meaning
+from app.push.provider import Verdict
 from app.settings import describe_settings
 
 HERE = Path(__file__).parent
-PAGES = (HERE / "protocol.md", HERE / "configuration.md")
+PAGES = (HERE / "protocol.md", HERE / "configuration.md", HERE / "push.md")
 
 
 def import_everything() -> None:
@@ -47,7 +50,31 @@ def settings() -> str:
     return _table(("setting", "default", "meaning"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"errors": errors, "settings": settings}
+CONSEQUENCES = {
+    Verdict.SENT: "done", Verdict.LATER: "again later", Verdict.BLOCKED: "again each hour",
+    Verdict.DROPPED: "given up", Verdict.SHRINK: "again at once, shorter", Verdict.GONE: "target retired",
+}  # fmt: skip
+
+
+def push() -> str:
+    """Each answer by each provider, as the relay looks it up."""
+    providers = {"ntfy": ntfy.ANSWERS, "Web Push, UnifiedPush": webpush.ANSWERS, "FCM": fcm.ANSWERS}
+    statuses = {key for table in (COMMON, *providers.values()) for key in table if isinstance(key, int)}
+    named = [key for key in COMMON if isinstance(key, str) and not key.endswith("xx")]
+    keys: list[int | str] = ["2xx", "3xx", *sorted(statuses), "4xx", "5xx", *named]
+    rows: list[tuple[str, ...]] = []
+    for key in keys:
+        cells = [_consequence(meaning(key, own)) for own in providers.values()]
+        rows.append((f"`{key}`", *(cells if len(set(cells)) > 1 else [cells[0], *["the same"] * (len(cells) - 1)])))
+    rows += [(f"`{key}`", "", "", _consequence(m)) for key, m in fcm.ANSWERS.items() if isinstance(key, str)]
+    return _table(("answer", *providers), rows)
+
+
+def _consequence(found: Meaning) -> str:
+    return f"**{CONSEQUENCES[found.verdict]}** (`{found.code}`): {found.what}"
+
+
+TABLES: dict[str, Callable[[], str]] = {"errors": errors, "settings": settings, "push": push}
 
 
 def rendered(page: str) -> str:
