@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.client import CommandFailed, operator_token
+from app.cli.client import CommandFailed, host_token
 from app.cli.show import duration
+from app.sessions.operator import OperatorToken
 
 from .conftest import Talaria
 
@@ -43,7 +44,7 @@ def test_a_token_of_another_user(tmp_path: Path) -> None:
     path.write_text("x")
     path.chmod(0)
     with _as_nobody(tmp_path), pytest.raises(CommandFailed) as caught:
-        operator_token(tmp_path)
+        host_token(tmp_path, OperatorToken)
     assert f"{path} belongs to uid {path.stat().st_uid}" in caught.value.message
 
 
