@@ -23,6 +23,7 @@ class RelayProcess:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.kills = 0
+        self._log = data_dir.parent / "relay.log"
         self._environ: Mapping[str, str] = os.environ | {
             "TALARIA_DATA_DIR": str(data_dir), "TALARIA_PORT": str(self.port), "TALARIA_HERMES_API_URL": "",
             "TALARIA_LOG_LEVEL": "error", "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -31,13 +32,14 @@ class RelayProcess:
 
     async def start(self) -> None:
         """Returns once it listens."""
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "app", "serve", env=dict(self._environ), cwd=self.data_dir.parent,
-            stdout=asyncio.subprocess.PIPE, stderr=open(self.data_dir.parent / "relay.log", "ab"),  # noqa: ASYNC230, SIM115
-        )  # fmt: skip
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "app", "serve", env=dict(self._environ), cwd=self._log.parent,
+                stdout=asyncio.subprocess.PIPE, stderr=log,
+            )  # fmt: skip
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), 30)
-        assert b"listens" in line, (self.data_dir.parent / "relay.log").read_text()
+        assert b"listens" in line, self._log.read_text()
 
     async def kill(self) -> None:
         """-9: no drain, no flush, nothing."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.crash.parties import GONE, Device, Sender, pause
 from tests.crash.relay_process import RelayProcess
 
-Trouble = Callable[[RelayProcess], Awaitable[None]]  # what happens to the relay meanwhile; ends the trial
+# What happens to the relay meanwhile. It may ask how many messages were accepted; when it returns, the trial ends.
+Trouble = Callable[[RelayProcess, Callable[[], int]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ async def trial(
         async with asyncio.TaskGroup() as group:
             sending = [group.create_task(post.run(posted)) for post in posts]
             reading = [group.create_task(phone.run(seen)) for phone in phones]
-            await trouble(relay)
+            await trouble(relay, lambda: sum(post.accepted for post in posts))
             posted.set()
             await asyncio.wait(sending)
             seen.set()
