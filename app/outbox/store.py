@@ -39,7 +39,8 @@ _STORE = text(
 _NUMBER = text("UPDATE mailboxes SET head = head + 1 WHERE device_id = :device RETURNING head")
 _NUMBER_AND_WAKE = text(
     "UPDATE mailboxes SET head = head + 1, wake_seq = head + 1, wake_stored_at = :now, "
-    "wake_at = COALESCE(wake_at, :now + :grace) WHERE device_id = :device RETURNING head"
+    # Not later than it was, and sooner if it was put off: what is new may be worth more than what waits.
+    "wake_at = MIN(COALESCE(wake_at, :now + :grace), :now + :grace) WHERE device_id = :device RETURNING head"
 )
 _APPEND = text("INSERT INTO outbox (device_id, seq, payload_id) VALUES (:device, :seq, :id)")
 _AFTER = text(

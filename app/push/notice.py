@@ -32,7 +32,7 @@ class Manner:
 MANNERS = {
     "message": Manner("New message", "{n} new messages", True, MAX_TTL_S),
     "cron": Manner("A scheduled task has reported", "{n} reports of scheduled tasks", False, MAX_TTL_S),
-    "turn": Manner("Your answer is ready", "{n} answers are ready", True, MAX_TTL_S),
+    "turn": Manner("Your agent has finished", "{n} turns of your agent have finished", True, MAX_TTL_S),
     "approval": Manner("Your approval is needed", "{n} approvals are needed", True, 600),
     "question": Manner("There is a question for you", "There are {n} questions for you", True, DAY_S),
     "test": Manner("Push works: this is the test you asked for", "", True, 600),

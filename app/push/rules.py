@@ -60,7 +60,7 @@ class Quiet(_Wishes):
         if not inside:
             return None
         ends = datetime.combine(local.date() + timedelta(days=days), end, local.tzinfo).timestamp()
-        return max(ends, now + 60)  # in the hour that a change of the clocks repeats
+        return ends if ends > now else now + 60  # the latter in the hour that a change of the clocks repeats
 
 
 class Preferences(_Wishes):

@@ -59,6 +59,7 @@ class Push:
             target_id, is_new = store.register(tx, secrets.token_hex(8), device_id, provider, place, keys, now)
             if is_new:
                 wakes.rearm(tx, device_id, now)
+                wakes.retry_now(tx, device_id, now)
             said = {"target_id": target_id, "provider": provider}
             return said | chosen.public(Target(target_id, device_id, provider, place, keys))
 
