@@ -33,6 +33,7 @@ class Replies:
     def __init__(self, db: Database, clock: Clock, quota: Quota) -> None:
         self._db, self._clock, self._quota = db, clock, quota
         self._out: set[int] = set()  # handed to a caller whose answer is being written
+        self._looking = asyncio.Lock()  # what is looked at while it is deleted would be handed out again
         self._bell = asyncio.Event()  # rung, and replaced, when there is something to fetch
         self._closed = False
         self.waiting = 0  # callers that wait for the next reply
@@ -69,9 +70,7 @@ class Replies:
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             bell = self._bell  # before looking: what comes meanwhile is not missed
-            found = await self._db.read(partial(store.waiting, limit=PAGE + len(self._out)))
-            if mine := [reply for reply in found if reply.id not in self._out]:
-                self._out.update(reply.id for reply in mine)
+            if mine := await self._take():
                 return mine
             if self._closed:
                 return []
@@ -84,13 +83,21 @@ class Replies:
             finally:
                 self.waiting -= 1
 
+    async def _take(self) -> list[Reply]:
+        async with self._looking:
+            found = await self._db.read(partial(store.waiting, limit=PAGE + len(self._out)))
+            mine = [reply for reply in found if reply.id not in self._out]
+            self._out.update(reply.id for reply in mine)
+            return mine
+
     async def done(self, replies: Sequence[Reply]) -> None:
         """They have been written to whoever fetched them."""
         ids = [reply.id for reply in replies]
-        try:
-            await self._db.write(lambda tx: store.delete(tx, ids))
-        finally:
-            self._out.difference_update(ids)
+        async with self._looking:
+            try:
+                await self._db.write(lambda tx: store.delete(tx, ids))
+            finally:
+                self._out.difference_update(ids)
 
     def release(self, replies: Sequence[Reply]) -> None:
         """Nobody was there to take them: the next caller gets them."""
