@@ -90,7 +90,8 @@ class Push:
 
     def facts(self, tx: Tx, device_id: str) -> dict[str, Any]:
         """What auth.ok says: how push stands, and what a client needs to register."""
-        state = _health(store.statuses(tx, device_id), store.preferences(tx, device_id))["state"]
+        statuses = store.statuses(tx, device_id)
+        state = _health(statuses, store.preferences(tx, device_id))["state"] if statuses else "none"
         return {"state": state, "providers": sorted(self.providers), "vapid_key": self._vapid_key}
 
     async def healths(self, devices: Iterable[str]) -> dict[str, dict[str, Any]]:
