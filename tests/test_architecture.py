@@ -52,7 +52,7 @@ VENDORS = {
     "qrcode": "pairing/qr",
     "redis": "delivery/redis_fanout",
     "rich": "cli/*",
-    "sqlalchemy": "db/* */store",
+    "sqlalchemy": "db/* outbox/* */store",
     "starlette": "main api/* mcp/* web/* demo/*",
     "structlog": "logs/*",
     "typer": "cli/*",
