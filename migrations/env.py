@@ -8,7 +8,7 @@ from app.db.schema import metadata
 
 connection = context.config.attributes["connection"]
 driver = connection.connection.driver_connection
-# A table that is rebuilt is dropped and renamed, which its children must not notice. Has no effect inside a transaction.
+# A table that is rebuilt is dropped and renamed, which its children must not notice. Of no effect in a transaction.
 driver.execute("PRAGMA foreign_keys=OFF")
 # SQLite's DDL is transactional once the transaction is begun by hand; a migration cut short leaves nothing.
 driver.execute("BEGIN IMMEDIATE")

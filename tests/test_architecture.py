@@ -101,7 +101,7 @@ def test_the_code_keeps_the_rules() -> None:
         ("turns/runner.py", "def f() -> None:\n    import app.main", "turns may not import main"),
         ("util/text.py", "", "util is in no layer"),
         ("turns/runner.py", "import app.util", "turns may not import util"),
-        ("outbox/service.py", "import sqlalchemy", "sqlalchemy may not be imported here"),
+        ("turns/service.py", "import sqlalchemy", "sqlalchemy may not be imported here"),
         ("sessions/service.py", "from jwt import decode", "jwt may not be imported here"),
         ("turns/runner.py", "import requests", "requests may not be imported here"),
         ("wire/link.py", "import asyncio", "the protocol may not use asyncio"),

@@ -188,7 +188,9 @@ def record(
 
 def outcomes(tx: Tx, device_id: str, limit: int) -> list[dict[str, object]]:
     """Newest first."""
-    return [dict(row._mapping) for row in tx.all(_OUTCOMES, {"device": device_id, "limit": limit})]
+    names = ("at", "provider", "target_id", "kind", "collapse", "head", "verdict", "code", "status", "detail", "ms")
+    rows = tx.all(_OUTCOMES, {"device": device_id, "limit": limit})
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def statuses(tx: Tx, device_id: str) -> Sequence[Status]:

@@ -129,7 +129,7 @@ def session(tx: Tx, session_id: str) -> Session | None:
 
 
 def sessions_by_id(tx: Tx, session_ids: Sequence[str]) -> list[Session]:
-    return [_session(row) for row in tx.all(_SOME, {"sessions": session_ids})]
+    return [_session(row) for row in tx.expanded(_SOME, {"sessions": session_ids})]
 
 
 def live_sessions(tx: Tx, now: float) -> list[Session]:

@@ -44,7 +44,7 @@ def pair(relay: RelayProcess, name: str) -> str:
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {bearer}"} if bearer else {})
         request = urllib.request.Request(relay.url + path, json.dumps(body).encode(), headers)
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
-            return json.load(answer)  # type: ignore[no-any-return]
+            return json.load(answer)
 
     code = post("/pairing/mint", {}, relay.operator)["code"]
     auth = {"pairing_code": code, "device_id": name, "supports": {"delivery": 1}}

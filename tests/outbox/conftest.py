@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from app.db import Database, open_database
 from app.outbox import store
+from tests.mailboxes import mailbox_row
 
 DEVICE = text("INSERT INTO devices (device_id, name, about, created_at) VALUES (:id, :id, '{}', 0)")
-BOX = text("SELECT * FROM mailboxes WHERE device_id = :device")
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Boxes:
         await self.db.write(lambda tx: store.ack(tx, device, box["epoch"], seq))
 
     async def box(self, device: str) -> dict[str, Any]:
-        return await self.db.read(lambda tx: dict(tx.execute(BOX, {"device": device}).mappings().one()))
+        return await mailbox_row(self.db, device)
 
     async def rows(self, device: str, after: int = 0) -> list[tuple[int, str, str | None]]:
         kept = await self.db.read(lambda tx: store.after(tx, device, after, 1000, self.now))

@@ -25,12 +25,12 @@ from app.push.ntfy import Ntfy
 from app.push.rules import Preferences
 from app.tasks import Supervisor
 from tests.contracts.services import NtfyService
+from tests.mailboxes import mailbox_row
 from tests.servers import serving
 
 DEVICE = text("INSERT INTO devices (device_id, name, about, created_at) VALUES (:id, :id, '{}', 0)")
 SESSION = text("INSERT INTO sessions (session_id, device_id, grants, created_at) VALUES (:id, :id, '{}', 0)")
 REVOKE = text("UPDATE sessions SET revoked_at = :now WHERE device_id = :id")
-BOX = text("SELECT * FROM mailboxes WHERE device_id = :device")
 _ids = itertools.count(1)
 
 
@@ -90,7 +90,7 @@ class Desk:
         return [(t["topic"].removeprefix("topic-of-"), t["message"]) for t in self.service.taken[before:]]
 
     async def box(self, device: str) -> dict[str, Any]:
-        return await self.db.read(lambda tx: dict(tx.execute(BOX, {"device": device}).mappings().one()))
+        return await mailbox_row(self.db, device)
 
     async def due_in(self, device: str) -> float | None:
         at = (await self.box(device))["wake_at"]
