@@ -145,3 +145,15 @@ async def test_a_second_window_sees_the_turn(phone: PhonePage, hermes: StandIn) 
     await expect(other.locator(".answer").last).to_contain_text("two and three")
     await expect(other.locator(".bubble")).to_have_count(2)
     await phone.connected()
+
+
+async def test_another_link_takes_over_and_is_taken_over(phone: PhonePage) -> None:
+    await phone.pair()
+    kept = "name => JSON.parse({local: localStorage, tab: sessionStorage}[name[0]].getItem('talaria.' + name[1]))"
+    token = await phone.page.evaluate(kept, ["local", "token"])
+    instance = await phone.page.evaluate(kept, ["tab", "instance"])
+    other = await phone.relay.connect(session_token=token, instance=instance)
+    await expect(phone.status).to_contain_text("Open in another window")
+    await phone.page.get_by_role("button", name="Use here").click()
+    await phone.connected()
+    assert (await other.closed())[0] == 4409

@@ -111,6 +111,27 @@ async def test_earlier_conversations_can_be_opened(phone: PhonePage) -> None:
     await expect(phone.answers).to_contain_text("no hands")
 
 
+async def test_a_long_conversation_is_read_in_pages(phone: PhonePage, hermes: StandIn) -> None:
+    history = hermes.agent.history
+    session = history.create(title="A long one").id
+    for n in range(100):
+        history.add(session, {"role": "user", "content": f"question {n}"})
+        history.add(session, {"role": "assistant", "content": f"answer {n}", "finish_reason": "stop"})
+    await phone.pair()
+    await phone.page.get_by_role("button", name="Conversations").click()
+    await phone.page.get_by_role("dialog").get_by_role("button", name="A long one").click()
+    await expect(phone.bubbles.last).to_be_in_viewport()
+    await expect(phone.bubbles).to_have_count(30)
+    for count in (60, 90, 100):
+        top = phone.bubbles.first
+        said = await top.inner_text()
+        await phone.page.get_by_role("button", name="Earlier messages").click()
+        await expect(phone.bubbles).to_have_count(count)
+        await expect(phone.bubbles.filter(has_text=said).first).to_be_in_viewport()  # nothing jumped
+    await expect(phone.page.get_by_role("button", name="Earlier messages")).to_be_hidden()
+    assert await phone.bubbles.all_inner_texts() == [f"question {n}" for n in range(100)]
+
+
 async def test_the_answer_is_announced_and_the_page_is_labelled(phone: PhonePage) -> None:
     await phone.pair()
     await phone.say(r"SAY:first paragraph\n\nsecond paragraph")
