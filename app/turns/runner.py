@@ -45,7 +45,7 @@ class Turns:
         self._rooms = Rooms(db, clock, tasks, hub, hermes, sleep)
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
-        self._watching = Watching(self._live)
+        self._watching = Watching(self._live, clock)
 
     async def close(self) -> None:
         await self._lanes.close()

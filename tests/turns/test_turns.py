@@ -125,7 +125,10 @@ async def test_media_and_what_hermes_would_cut_are_refused(rooms: Rooms) -> None
 
 
 async def test_a_picture_reaches_hermes_as_it_is(rooms: Rooms) -> None:
-    parts = [{"type": "text", "text": "SAY:seen"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}]
+    parts = [
+        {"type": "text", "text": "SAY:seen"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}},
+    ]
     turn = await rooms.send(rooms.phone(), parts)
     assert (await rooms.ended(turn["turn_id"]))["text"] == "seen"
 
