@@ -211,8 +211,8 @@ class Connection:
 
     async def _authenticate(self, frame: Envelope) -> None:
         admission = await self._gateway.admit(frame, self)
-        if admission is None or self._closing:
-            return
+        if admission is None or self._closing or self.closed:
+            return  # a link that joined the others after its end would never leave them
         self.principal, self.grants = admission.principal, admission.principal.grants
         self.instance, self.supports = admission.instance, admission.supports
         self.bearer = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,31 @@ async def test_frames_sent_right_behind_auth_wait_for_it(relay: RunningRelay) ->
         await phone.send("system", "ping", id=f"p{i}")
     assert (await phone.next()).type == "auth.ok"
     assert [(await phone.until("pong")).id for _ in range(20)] == [f"p{i}" for i in range(20)]
+
+
+async def test_a_phone_that_leaves_while_its_credential_is_checked_leaves_nothing_behind(relay: RunningRelay) -> None:
+    """Eight such links would lock a device out for good: each counts as one of its open sockets."""
+    code = (await relay.relay.pairing.mint()).code
+    phone = await relay.open()
+    release = threading.Event()
+    writer = asyncio.ensure_future(relay.relay.db.write(lambda tx: release.wait()))
+    await phone.send("system", "auth", credentials(pairing_code=code))
+    async with asyncio.timeout(5):
+        while not (verifying := relay.relay.gateway._strangers):
+            await asyncio.sleep(0)
+        link = next(iter(verifying.values()))
+        while link._worker is None:
+            await asyncio.sleep(0)
+    gone = asyncio.Event()
+    link.when_closed(lambda clean: gone.set())
+    await phone.hang_up()
+    await gone.wait()
+    release.set()
+    await writer
+    async with asyncio.timeout(5):
+        while link._worker is not None:
+            await asyncio.sleep(0)
+    assert len(relay.relay.hub) == 0
 
 
 async def test_revoked_and_expired_sessions_lose_their_sockets(tmp_path: Path) -> None:
