@@ -103,7 +103,10 @@ async def test_every_character_arrives(relay: RunningRelay) -> None:
 
 async def test_a_picture_is_accepted(relay: RunningRelay) -> None:
     phone = await relay.connect()
-    url = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    url = (
+        "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+        "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
     parts = [{"type": "text", "text": "SAY:seen"}, {"type": "image_url", "image_url": {"url": url}}]
     end = await ended(phone, (await send(phone, parts))["turn_id"])
     assert end["finish"] == "completed"
