@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from app.turns.errors import AgentFailed, described
 from app.turns.text import Text
 from app.turns.tools import Tools
 
 Json: TypeAlias = dict[str, Any]
 Event: TypeAlias = tuple[int, str, Json]  # n, name, payload
 
-AGENT_FAILED = "agent_failed"
 # Fields of every upstream event that the wire's own frame carries.
 _FRAME = frozenset({"session_id", "run_id", "seq", "ts"})
 # Only these may name another session: then the conversation was moved there.
@@ -106,10 +106,6 @@ def end(state: TurnState, finish: str, error: Json | None = None) -> list[Event]
 def close(state: TurnState) -> list[Event]:
     """`done`, if the stream ended without saying so."""
     return [] if state.done else [_done(state)]
-
-
-def agent_error(message: str) -> Json:
-    return {"code": AGENT_FAILED, "message": message, "layer": "agent", "retryable": False}
 
 
 def _is_ours(state: TurnState, name: str, body: Json) -> bool:
@@ -221,8 +217,7 @@ def _failed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     said = body.get("message") or body.get("error") or held.get("content")
     if isinstance(said, Mapping):
         said = said.get("message")
-    message = said if isinstance(said, str) and said else "the agent failed and did not say why"
-    state.finish, state.error = "failed", agent_error(message[:MAX_ERROR])
+    state.finish, state.error = "failed", described(AgentFailed(said[:MAX_ERROR] if isinstance(said, str) else ""))
     return [state.emit("error", dict(state.error))]
 
 
