@@ -23,7 +23,7 @@ SESSION = "bench-flood"
 GROWTH_MIB = 16.0  # less than the frames: they must not all have been queued
 EVICTED_SECONDS = 12.0  # 10 s of a frame that must go, 1 s for the close frame, and 1 s more
 GIVE_UP_SECONDS = 30.0
-PING_SECONDS = 0.02
+PING_SECONDS = 0.005
 PING = envelope("system", "ping", {}, "p")
 
 
