@@ -161,6 +161,11 @@ def _tool_progress(state: TurnState, name: str, body: Json, now: float) -> list[
     return _passed(state, name, ({"tool_id": tool.tool_id} if tool else {}) | body, now)
 
 
+def _commentary(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
+    """Words on the way, of later versions; what was streamed already would be said twice."""
+    return [] if body.get("already_streamed") is True else _passed(state, name, body, now)
+
+
 def _assistant_completed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     """Hermes says an error of the model in the same words, and only the next event tells the two apart."""
     state._held = body
@@ -281,6 +286,7 @@ _FOLDS: Mapping[str, Callable[[TurnState, str, Json, float], list[Event]]] = {
     "tool.completed": _tool_ended,
     "tool.failed": _tool_ended,
     "tool.progress": _tool_progress,
+    "assistant.commentary": _commentary,
     "assistant.completed": _assistant_completed,
     "run.completed": _run_completed,
     "run.failed": _failed,

@@ -112,9 +112,11 @@ def test_a_later_version_says_so_itself() -> None:
     assert names(events)[-2:] == ["error", "done"]
 
 
-def test_a_later_version_has_events_we_do_not_know() -> None:
-    _, events = folded(stream("later_tool"))
-    assert ("assistant.commentary", "let me run") in [(name, p.get("text")) for _, name, p in events]
+def test_a_later_version_repeats_what_it_streamed_and_that_is_dropped() -> None:
+    state, events = folded(stream("later_tool"))
+    assert "assistant.commentary" not in names(events)
+    assert str(state.text).startswith("let me run\n\ntool said:")
+    assert names(play(new(), ("assistant.commentary", {"text": "hm"}))) == ["assistant.commentary"]
 
 
 def test_pictures_of_the_message_are_not_sent_back() -> None:
