@@ -18,9 +18,9 @@ from deploy.bench.processes import Broken, Server
 from deploy.bench.report import Row, at_most
 from deploy.bench.streams import HEAD, Watcher, make_sessions
 
-FLOOD = "bench:80000:0"  # some 25 MB of frames
+FLOOD = "bench:100000:0"  # some 33 MB of frames, and 2 MB of text that the turn itself holds
 SESSION = "bench-flood"
-GROWTH_MIB = 16.0  # less than the frames: they must not all have been queued
+GROWTH_MIB = 24.0  # less than the frames: they must not all have been queued
 EVICTED_SECONDS = 12.0  # 10 s of a frame that must go, 1 s for the close frame, and 1 s more
 GIVE_UP_SECONDS = 30.0
 PING_SECONDS = 0.005
@@ -59,7 +59,10 @@ class Outcome:
 
 
 async def measure(lab: Lab) -> list[Row]:
-    reads, stops = await _flood(lab, stops=False), await _flood(lab, stops=True)
+    await lab.quiet()
+    reads = await _flood(lab, stops=False)
+    await lab.quiet()
+    stops = await _flood(lab, stops=True)
     others = max(reads.others, stops.others)
     return [
         Row(
