@@ -32,7 +32,7 @@ class Acks:
             self._schedule(GATHER_SECONDS)
 
     def latest(self, device_id: str, epoch: str) -> int:
-        """What is not stored yet; 0 if nothing."""
+        """What is not known to be stored yet; 0 if nothing."""
         return self._waiting.get((device_id, epoch), 0)
 
     async def flush(self) -> None:
@@ -40,7 +40,7 @@ class Acks:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, {}
+        waiting = dict(self._waiting)
         if not waiting:
             return
 
@@ -52,9 +52,10 @@ class Acks:
             await self._db.write(work)
         except RelayError as exc:
             log.warning("acknowledgements not stored yet", extra={"code": exc.code, "mailboxes": len(waiting)})
-            for key, seq in waiting.items():
-                self._waiting[key] = max(seq, self._waiting.get(key, 0))
             self._schedule(RETRY_SECONDS)
+        else:
+            # Not before: a phone that comes back meanwhile must not get what it has acknowledged.
+            self._waiting = {key: seq for key, seq in self._waiting.items() if seq > waiting.get(key, 0)}
 
     def _schedule(self, delay: float) -> None:
         if self._timer is None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from app.clock import ManualClock
 from app.gateway.limits import Limits
+from tests.gateway.held import held_writer
 from tests.phone import OURS, credentials
 from tests.relay import RunningRelay, running, settings_for
 
@@ -89,24 +89,17 @@ async def test_a_phone_that_leaves_while_its_credential_is_checked_leaves_nothin
     """Eight such links would lock a device out for good: each counts as one of its open sockets."""
     code = (await relay.relay.pairing.mint()).code
     phone = await relay.open()
-    release = threading.Event()
-    writer = asyncio.ensure_future(relay.relay.db.write(lambda tx: release.wait()))
-    await phone.send("system", "auth", credentials(pairing_code=code))
-    async with asyncio.timeout(5):
-        while not (verifying := relay.relay.gateway._strangers):
-            await asyncio.sleep(0)
-        link = next(iter(verifying.values()))
-        while link._worker is None:
-            await asyncio.sleep(0)
-    gone = asyncio.Event()
-    link.when_closed(lambda clean: gone.set())
-    await phone.hang_up()
-    await gone.wait()
-    release.set()
-    await writer
-    async with asyncio.timeout(5):
-        while link._worker is not None:
-            await asyncio.sleep(0)
+    async with held_writer(relay) as release:
+        await phone.send("system", "auth", credentials(pairing_code=code))
+        await (await phone.socket.ping())
+        (link,) = relay.relay.gateway._strangers.values()
+        worker, gone = link._worker, asyncio.Event()
+        assert worker is not None
+        link.when_closed(lambda clean: gone.set())
+        await phone.hang_up()
+        await gone.wait()
+        release()
+        await asyncio.wait([worker])
     assert len(relay.relay.hub) == 0
 
 
