@@ -155,7 +155,8 @@ class Connection:
         self._inbound.append((raw, is_text))
         self._inbound_bytes += len(raw)
         limits = self._gateway.limits
-        if len(self._inbound) >= limits.inbound_frames or self._inbound_bytes >= limits.inbound_bytes:
+        most = limits.inbound_frames if self.authenticated else limits.waiting_frames
+        if len(self._inbound) >= most or self._inbound_bytes >= limits.inbound_bytes:
             self._socket.pause()
         if self._worker is None:
             self._worker = self._gateway.tasks.start(self._work(None), "worker")

@@ -30,7 +30,7 @@ from app.wire.payloads import Auth
 log = logging.getLogger("talaria.gateway")
 
 RETRY_AFTER_MS = 3000  # what a draining relay tells clients: a restart takes about that
-STORAGE_TROUBLE = 1011  # RFC 6455: the server met a condition it cannot go on in; clients come back
+_DRAIN = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
 
 
 class Gateway:
@@ -76,7 +76,7 @@ class Gateway:
             link.send(encode("system", "auth.fail", {"reason": exc.message, "code": exc.code}, id=frame.id))
         else:
             link.send(refusal(exc, frame.id))
-        link.end(exc.close_code or STORAGE_TROUBLE, exc.code)
+        link.end(exc.close_code or close.TROUBLE, exc.code)
 
     def _check_count(self, admission: Admission) -> None:
         if admission.instance is None:
@@ -91,6 +91,8 @@ class Gateway:
         if admission.changes != self._sessions.changes:  # this session may have ended before it could be found here
             self.tasks.start(self.recheck(), "recheck")
         link.send(encode("system", "auth.ok", admission.ok, id=frame.id))
+        if self.draining:
+            link.send(_DRAIN)
         if admission.start is None:
             self._attach(link)
             return None
@@ -140,10 +142,9 @@ class Gateway:
     async def drain(self) -> None:
         """Before a restart: no new links, tell the open ones, let their queues empty. Stops no turn."""
         self.draining = True
-        frame = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
         links = [peer for peer in self._hub if isinstance(peer, Connection)]
         for link in links:
-            link.send(frame)
+            link.send(_DRAIN)
         if links:
             flushing = [self.tasks.start(link.outbound.flush(), "flush") for link in links]
             await asyncio.wait(flushing, timeout=self.limits.drain_seconds)

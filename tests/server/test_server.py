@@ -18,6 +18,7 @@ from app.gateway.limits import Limits
 from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
 from app.wire.payloads import Anything
 from tests.logs.conftest import configured
+from tests.phone import authenticate
 from tests.relay import RunningRelay, running, settings_for
 
 
@@ -44,6 +45,14 @@ async def test_a_draining_relay_takes_no_new_sockets_and_says_when_to_come_back(
         assert (await http.get("/readyz")).status_code == 503
         assert (await http.get("/livez")).status_code == 200
     await phone.ping()  # what is open goes on until the server ends it
+
+
+async def test_who_authenticates_while_the_relay_drains_is_told_too(relay: RunningRelay) -> None:
+    phone = await relay.open()
+    code = (await relay.relay.pairing.mint()).code
+    await relay.relay.drain()
+    await authenticate(phone, pairing_code=code)
+    assert (await phone.until("drain")).payload["retry_after_ms"] > 0
 
 
 async def test_a_stopped_reader_does_not_hold_up_the_end(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from websockets.exceptions import InvalidStatus
 
 from app.gateway.limits import Limits
 from app.server import MAX_HEAD, MAX_PIECES
+from tests.gateway.held import held_writer
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
-from tests.server.wire import CLOSE, CONTINUATION, PING, TEXT, connected, frame, upgraded
+from tests.server.wire import CLOSE, CONTINUATION, PING, PONG, TEXT, connected, frame, upgraded
 
 
 def protocol(relay: RunningRelay) -> Any:
@@ -103,6 +105,17 @@ async def test_a_message_of_countless_fragments_costs_no_more_than_its_size(rela
         assert seen <= MAX_PIECES
         await wire.send(frame(CONTINUATION, b"frame"))
         assert b"frame_invalid" in (await wire.next())[1]
+
+
+async def test_few_frames_are_read_behind_a_credential_that_is_being_checked(relay: RunningRelay) -> None:
+    auth = {"channel": "system", "type": "auth", "payload": {"pairing_code": "ABCD1234"}}
+    async with upgraded(relay.url) as wire:
+        async with held_writer(relay):
+            waiting = frame(TEXT, b"{}") * Limits().waiting_frames
+            await wire.send(frame(TEXT, json.dumps(auth).encode()) + waiting + frame(PING))
+            assert await wire.next() == (PONG, b"")
+            assert protocol(relay).read_paused
+        assert b"auth.fail" in (await wire.next())[1]
 
 
 async def test_an_upgrade_with_too_much_in_its_head_is_refused(relay: RunningRelay) -> None:

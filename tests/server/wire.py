@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 WAIT = 15.0
-TEXT, CONTINUATION, CLOSE, PING = 1, 0, 8, 9
+TEXT, CONTINUATION, CLOSE, PING, PONG = 1, 0, 8, 9, 10
 
 
 def frame(opcode: int, data: bytes = b"", *, fin: bool = True) -> bytes:
