@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import queue
 import sqlite3
@@ -32,6 +33,7 @@ AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 MAX_QUEUED = 10_000  # works waiting for the writer; over it callers are told to come back
 MAX_BATCH = 256  # works in one commit: keeps the wait of the first one short
 READERS = 4
+FRESH_SECONDS = 10.0  # so long a commit proves that the next one is possible
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC}
 
 
@@ -71,13 +73,13 @@ class _Job:
 class Database:
     """Open it with `open_database`. Bound to the event loop that opened it."""
 
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, writing: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine, self._writing = engine, writing
         self._loop = loop
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queued = 0
         self._closed = False
-        self.full = False  # the last commit found no space
+        self._stored_at = -math.inf  # when the last commit was made, unless it failed
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="db-read")
         self._local = threading.local()
         self._reading: list[Connection] = []
@@ -101,8 +103,9 @@ class Database:
         return await self._loop.run_in_executor(self._readers, self._read, work)
 
     async def check_writable(self) -> None:
-        """Raises unless a few new pages can be written and synced."""
-        await self.write(_probe_space)
+        """Raises unless something was stored just now, or a few new pages can be written and synced."""
+        if self._loop.time() - self._stored_at > FRESH_SECONDS:
+            await self.write(_probe_space)
 
     async def close(self) -> None:
         if self._closed:
@@ -118,23 +121,30 @@ class Database:
     # readers
 
     def _read(self, work: Callable[[Tx], T]) -> T:
+        try:
+            connection = self._reader()
+            try:
+                connection.exec_driver_sql("BEGIN")
+                return work(Tx(connection))
+            finally:
+                connection.rollback()
+        except (DBAPIError, sqlite3.Error) as exc:
+            raise _storage_error(exc) from exc
+
+    def _reader(self) -> Connection:
+        """Of this thread, opened when it first reads."""
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = self._engine.connect()
-            self._reading.append(connection)
+            connection = self._engine.connect()
             connection.exec_driver_sql("PRAGMA query_only=ON")
-        try:
-            connection.exec_driver_sql("BEGIN")
-            return work(Tx(connection))
-        except DBAPIError as exc:
-            raise _storage_error(exc) from exc
-        finally:
-            connection.rollback()
+            self._local.connection = connection
+            self._reading.append(connection)
+        return connection
 
     # the writer thread
 
     def _write_forever(self) -> None:
-        connection = self._engine.connect()
+        connection = self._writing
         driver = cast("sqlite3.Connection", connection.connection.driver_connection)
         while (job := self._jobs.get()) is not None:
             batch = [job]
@@ -159,10 +169,10 @@ class Database:
                 self._run(connection, driver, job)
             connection.commit()
             driver.commit()
-            self.full = False
+            self._stored_at = self._loop.time()
         except Exception as exc:
             error = _storage_error(exc)
-            self.full = isinstance(error, StorageFull)
+            self._stored_at = -math.inf
             log.error("commit failed", extra={"works": len(batch), "code": error.code, "reason": str(exc)})
             connection.rollback()
             driver.rollback()
@@ -248,9 +258,10 @@ async def open_database(url: str) -> AsyncIterator[Database]:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # -wal and -shm take over this mode
     try:
         await loop.run_in_executor(None, migrate, engine)
+        writing = await loop.run_in_executor(None, engine.connect)
     except DBAPIError as exc:
         raise Misconfigured(f"the database {make_url(url).database} cannot be used: {exc.orig}") from exc
-    db = Database(engine, loop)
+    db = Database(engine, writing, loop)
     try:
         yield db
     finally:

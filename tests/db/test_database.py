@@ -98,15 +98,39 @@ async def test_a_full_disk_fails_writes_with_its_name_and_reads_go_on(db: Databa
     await db.write(lambda tx: tx.execute(text(f"PRAGMA max_page_count={pages + 2}")).close())
     with pytest.raises(StorageFull):
         await db.write(put("big", 1_000_000))
-    assert db.full
     with pytest.raises(StorageFull):
         await db.check_writable()
     assert await keys(db) == []
     await db.write(lambda tx: tx.execute(text("PRAGMA max_page_count=100000")).close())
     await db.check_writable()
     await db.write(put("big", 1_000_000))
-    assert not db.full
     assert await keys(db) == ["big"]
+
+
+async def test_storing_is_proved_by_a_commit_that_worked_or_by_trying(db: Database, tmp_path: Path) -> None:
+    """Whatever hinders the next one: here another program that holds the database."""
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    await db.write(lambda tx: tx.execute(text("PRAGMA busy_timeout=0")).close())
+    other.execute("BEGIN IMMEDIATE")
+    await db.check_writable()
+    with pytest.raises(StorageFailed):
+        await db.write(put("a"))
+    with pytest.raises(StorageFailed):
+        await db.check_writable()
+    other.execute("ROLLBACK")
+    await db.check_writable()
+    other.close()
+
+
+async def test_a_database_that_cannot_be_opened_again_fails_by_name(tmp_path: Path) -> None:
+    """Readers open it when they are first needed, at worst when the process has no file left to open."""
+    (tmp_path / "d").mkdir()
+    async with open_database(f"sqlite:///{tmp_path}/d/t.db") as db:
+        (tmp_path / "d").rename(tmp_path / "e")
+        with pytest.raises(StorageFailed):
+            await keys(db)
+        (tmp_path / "e").rename(tmp_path / "d")
+        assert await keys(db) == []
 
 
 async def test_the_queue_is_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

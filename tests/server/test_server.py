@@ -9,11 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from app.channels.base import Call, receives
 from app.channels.system import System
+from app.errors import StorageFailed
 from app.gateway.limits import Limits
 from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
 from app.wire.payloads import Anything
@@ -157,3 +159,12 @@ async def test_small_answers_do_not_wait_for_more(relay: RunningRelay) -> None:
     protocol = next(iter(relay.server.server_state.connections))
     raw = protocol.transport.get_extra_info("socket")
     assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def test_a_relay_that_cannot_store_is_not_ready(relay: RunningRelay) -> None:
+    await relay.relay.db.write(lambda tx: tx.execute(text("PRAGMA query_only=ON")).close())
+    with pytest.raises(StorageFailed):
+        await relay.relay.pairing.mint()
+    async with httpx.AsyncClient(base_url=relay.url) as http:
+        refused = await http.get("/readyz")
+    assert (refused.status_code, refused.json()["database"]) == (503, "storage_failed")
