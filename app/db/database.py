@@ -163,13 +163,15 @@ class Database:
         connection.close()
 
     def _commit(self, connection: Connection, driver: sqlite3.Connection, batch: list[_Job]) -> None:
+        changes = driver.total_changes
         try:
             driver.execute("BEGIN IMMEDIATE")
             for job in batch:
                 self._run(connection, driver, job)
             connection.commit()
             driver.commit()
-            self._stored_at = self._loop.time()
+            if driver.total_changes > changes:  # to commit nothing proves nothing
+                self._stored_at = self._loop.time()
         except Exception as exc:
             error = _storage_error(exc)
             self._stored_at = -math.inf
@@ -244,7 +246,8 @@ def _prepare(driver: sqlite3.Connection, _record: object) -> None:
 async def open_database(url: str) -> AsyncIterator[Database]:
     """`sqlite:///path`: migrated to this program's schema, then open until the block ends.
 
-    Raises Misconfigured for another database system, a file that is none, or one written by a newer Talaria.
+    Raises Misconfigured for another database system, a file that is none or cannot be written, or one written by a
+    newer Talaria.
     """
     if make_url(url).get_backend_name() != "sqlite":
         raise Misconfigured("TALARIA_DATABASE_URL: only sqlite is supported by this version")
@@ -253,16 +256,23 @@ async def open_database(url: str) -> AsyncIterator[Database]:
     )
     event.listen(engine, "connect", _prepare)
     loop = asyncio.get_running_loop()
-    if path := make_url(url).database:
+    path = make_url(url).database
+    if path:
         with suppress(OSError):  # SQLite says better what is wrong with it
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # -wal and -shm take over this mode
     try:
         await loop.run_in_executor(None, migrate, engine)
         writing = await loop.run_in_executor(None, engine.connect)
     except DBAPIError as exc:
-        raise Misconfigured(f"the database {make_url(url).database} cannot be used: {exc.orig}") from exc
+        raise Misconfigured(f"the database {path} cannot be used: {exc.orig}") from exc
     db = Database(engine, writing, loop)
     try:
+        try:
+            await db.check_writable()
+        except StorageFull:
+            pass  # what is stored can be read, and space may come
+        except StorageFailed as exc:
+            raise Misconfigured(f"{path} cannot be written as uid {os.getuid()}: {exc.detail}") from exc
         yield db
     finally:
         await db.close()
