@@ -55,6 +55,7 @@ class Relay:
 
     async def drain(self) -> None:
         await self.gateway.drain()
+        self.pairing.let_go()
 
 
 @asynccontextmanager
