@@ -147,7 +147,7 @@ async def test_a_refused_upgrade_is_no_error_of_ours(relay: RunningRelay, caplog
         for path in ("/nowhere", "/ws/"):
             with pytest.raises(InvalidStatus):
                 await relay.open(path)
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_a_link_that_goes_while_it_is_closed_is_no_error_of_ours(
@@ -162,4 +162,4 @@ async def test_a_link_that_goes_while_it_is_closed_is_no_error_of_ours(
         await phone.hang_up()
         await gone.wait()
         await asyncio.wait(closing)
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
