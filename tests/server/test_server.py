@@ -13,9 +13,10 @@ from sqlalchemy import text
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from app.bootstrap import open_relay
 from app.channels.base import Call, receives
 from app.channels.system import System
-from app.errors import StorageFailed
+from app.errors import Misconfigured, StorageFailed
 from app.gateway.limits import Limits
 from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
 from app.wire.payloads import Anything
@@ -159,6 +160,14 @@ async def test_small_answers_do_not_wait_for_more(relay: RunningRelay) -> None:
     protocol = next(iter(relay.server.server_state.connections))
     raw = protocol.transport.get_extra_info("socket")
     assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def test_of_two_relays_on_one_data_directory_the_second_refuses(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    with pytest.raises(Misconfigured, match="another Talaria"):
+        async with open_relay(relay.relay.settings):
+            pass
+    await phone.ping()
 
 
 async def test_a_relay_that_cannot_store_is_not_ready(relay: RunningRelay) -> None:
