@@ -126,8 +126,8 @@ class Gateway:
             await asyncio.sleep(self.limits.recheck_seconds)
             try:
                 await self.recheck()
-            except RelayError as exc:
-                log.error("sessions could not be rechecked", extra={"code": exc.code})
+            except Exception as exc:  # whatever it is: without this, sessions would never end on open links
+                log.error("sessions could not be rechecked", exc_info=exc)
 
     async def recheck(self) -> None:
         """One query for the sessions of all open links: the ended ones close, changed grants take effect."""
