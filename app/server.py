@@ -18,6 +18,7 @@ from app.bootstrap import open_relay
 from app.errors import Misconfigured
 from app.main import create_app
 from app.settings import Settings
+from app.wire import close
 from app.wire.link import MAX_BEFORE_AUTH, MAX_MESSAGE
 
 log = logging.getLogger("talaria.server")
@@ -180,7 +181,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             super().shutdown()
         elif not self.close_sent and self.conn.state is OPEN:
             self.stop_keepalive()
-            self.conn.send_close(1012)
+            self.conn.send_close(close.RESTARTING)
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
             self.close_timer = self.loop.call_later(LAST_SECONDS, self.abort)  # uvicorn closes when the answer comes
