@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ from app.settings import Settings
 from app.tasks import Supervisor
 from app.turns.runner import Turns
 
+log = logging.getLogger("talaria")
+
 
 @dataclass(frozen=True, slots=True)
 class Relay:
@@ -67,6 +71,7 @@ class Relay:
     async def drain(self) -> None:
         self.replies.close()
         await self.gateway.drain()
+        self.pairing.let_go()
 
 
 @asynccontextmanager
@@ -75,8 +80,8 @@ async def open_relay(
 ) -> AsyncIterator[Relay]:
     """The keywords are what tests may replace. Raises Misconfigured."""
     clock, limits = clock or Clock(), limits or Limits()
-    data_dir = _open_data_dir(settings.server.data_dir)
     async with AsyncExitStack() as stack:
+        data_dir = stack.enter_context(_data_dir(settings.server.data_dir))
         db = await stack.enter_async_context(open_database(settings.server.sqlite_url()))
         tasks = await stack.enter_async_context(Supervisor())
         hub = Hub()
@@ -121,11 +126,28 @@ async def open_relay(
         )  # fmt: skip
 
 
-def _open_data_dir(path: Path) -> Path:
+@contextmanager
+def _data_dir(path: Path) -> Iterator[Path]:
+    """Ours alone: a second relay would end the turns of the first as cut off, and send those that wait again."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise Misconfigured(f"the data directory {path.absolute()} cannot be made: {exc.strerror}") from exc
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise Misconfigured(f"the data directory {path.absolute()} is not writable for uid {os.getuid()}")
-    return path
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        _lock(directory, path)
+        yield path
+    finally:
+        os.close(directory)
+
+
+def _lock(directory: int, path: Path) -> None:
+    """Until it is closed, or the process ends, however that ends."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Misconfigured(f"another Talaria is running on the data directory {path.absolute()}") from None
+    except OSError as exc:  # some network file systems have no locks
+        log.warning("the data directory cannot be locked", extra={"path": str(path), "reason": exc.strerror})

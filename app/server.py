@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import OPEN
 
@@ -19,6 +19,7 @@ from app.bootstrap import open_relay
 from app.errors import Misconfigured
 from app.main import create_app
 from app.settings import Settings
+from app.wire import close
 from app.wire.link import MAX_BEFORE_AUTH, MAX_MESSAGE
 
 log = logging.getLogger("talaria.server")
@@ -26,6 +27,53 @@ log = logging.getLogger("talaria.server")
 PING_SECONDS = 30.0
 PONG_SECONDS = 60.0  # a phone on a bad network stalls for 20 s and more, and is still there
 GRACE_SECONDS = 5
+LAST_SECONDS = 1.0  # for a peer to read what is still on its way when its connection ends
+MAX_HEAD = 64 * 1024  # bytes of the head of a request: what cookies and proxies add is far less
+HEAD_SECONDS = 30.0  # for it to arrive; browsers open connections ahead of what they ask
+MAX_PIECES = 1000  # fragments of a message before they are joined
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Bounds the head of a request in bytes and in time: the parser takes any, from anyone."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None  # None while no head is awaited
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_has_come()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        awaited = self._head_timer is not None
+        super().data_received(data)
+        if awaited and self._head_timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too large.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._head_timer is None:
+            self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_has_come()
+        super().on_headers_complete()
+
+    def _await_head(self) -> None:
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _head_has_come(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -85,6 +133,66 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
+    # what it does not bound
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated:  # the request comes in one piece: the library refuses it, and nobody says so
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+
+    def handle_ping(self) -> None:
+        """Who pings and does not read gets no more pongs: they would fill our memory."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+    def handle_cont(self, event: Any) -> None:
+        """The size of a message is bounded, the number of its fragments is not: empty ones cost no size."""
+        super().handle_cont(event)
+        if len(self.frames) > MAX_PIECES:
+            self.frames = [b"".join(self.frames)]
+
+    # how it ends: a transport that closes waits for a stopped reader to take what is in the buffer, for ever
+
+    def eof_received(self) -> None:
+        self._let_go()
+
+    def handle_close(self, event: Any) -> None:
+        super().handle_close(event)
+        self._let_go()
+
+    def handle_parser_exception(self) -> None:
+        super().handle_parser_exception()
+        self._let_go()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.transport.get_write_buffer_size() > 0:
+            self.loop.call_later(LAST_SECONDS, self.abort)
+
+    def shutdown(self) -> None:
+        """Waits for the answer to 1012: closing over unread frames resets the connection, and the code is lost."""
+        self.loop.call_later(LAST_SECONDS, self.abort)
+        if not self.handshake_complete:
+            super().shutdown()
+        elif not self.close_sent and self.conn.state is OPEN:
+            self.stop_keepalive()
+            self.conn.send_close(close.RESTARTING)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            self.close_timer = self.loop.call_later(LAST_SECONDS, self.abort)  # uvicorn closes when the answer comes
+            self.resume()
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # a refusal is an answer; it logs an error for each
+
     def raise_limit(self, max_message: int) -> None:
         self.conn.max_message_size = max_message
 
@@ -136,7 +244,7 @@ def config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         ws=WebSocketProtocol,
-        http="httptools",
+        http=HttpProtocol,
         lifespan="off",  # the relay is opened before the port listens and closed after it
         proxy_headers=False,  # it believes any loopback peer; we read forwarding headers ourselves
         server_header=False,
@@ -185,6 +293,3 @@ def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> No
     """Serve on an event loop of its own. Raises Misconfigured."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, on_ready))
-
-
-__all__ = ["ClientDisconnected", "Server", "WebSocketProtocol", "config", "listen", "run", "serve"]

@@ -33,11 +33,10 @@ async def readyz(request: Request) -> JSONResponse:
     """503 while nothing can be stored, or while draining. Upstreams are listed and never decide."""
     relay: Relay = request.app.state.relay
     body: dict[str, Any] = {"status": "ready", "database": "ok", "upstream": relay.upstream()}
-    if relay.db.full:
-        try:
-            await relay.db.check_writable()
-        except RelayError as exc:
-            body |= {"status": "not_ready", "database": exc.code}
+    try:
+        await relay.db.check_writable()
+    except RelayError as exc:
+        body |= {"status": "not_ready", "database": exc.code}
     if relay.gateway.draining:
         body["status"] = "draining"
     return JSONResponse(body, 200 if body["status"] == "ready" else 503)

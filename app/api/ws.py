@@ -6,6 +6,7 @@ frame of the stack alive for as long (18 KiB an idle socket) and cost as much as
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -78,7 +79,8 @@ class ServerSocket:
 
     async def close(self, code: int, reason: str) -> None:
         if not self._protocol.disconnected and not self._protocol.close_sent:
-            await self._send({"type": "websocket.close", "code": code, "reason": reason})
+            with suppress(OSError):  # it went while its buffer was full: what is closed needs no closing
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
 
 def _bearer(scope: Scope) -> str | None:

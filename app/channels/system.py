@@ -7,7 +7,7 @@ from typing import Any
 
 from app.channels.base import Call, Channel, receives
 from app.clock import Clock
-from app.errors import RelayError
+from app.errors import PayloadInvalid, RelayError
 from app.push.service import Push
 from app.tasks import Supervisor
 from app.wire.payloads import Ack, Presence, PushRegister, PushUnregister, Sync
@@ -22,7 +22,10 @@ class System(Channel):
 
     @receives("ping", None)
     def ping(self, payload: Mapping[str, Any], call: Call) -> None:
-        call.answer("pong", {"ts": payload.get("ts", self._clock.now())})
+        ts = payload.get("ts", self._clock.now())
+        if isinstance(ts, dict | list):  # JSON may be read deeper than it can be written
+            raise PayloadInvalid("ts must be a number or a string")
+        call.answer("pong", {"ts": ts})
 
     @receives("pong", None)
     def pong(self, payload: Mapping[str, Any], call: Call) -> None:

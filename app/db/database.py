@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import queue
 import sqlite3
@@ -33,6 +34,7 @@ _NONE: Mapping[str, Any] = {}
 MAX_QUEUED = 10_000  # works waiting for the writer; over it callers are told to come back
 MAX_BATCH = 256  # works in one commit: keeps the wait of the first one short
 READERS = 4
+FRESH_SECONDS = 10.0  # so long a commit proves that the next one is possible
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC}
 
 
@@ -83,13 +85,13 @@ class _Job:
 class Database:
     """Open it with `open_database`. Bound to the event loop that opened it."""
 
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, writing: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine, self._writing = engine, writing
         self._loop = loop
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queued = 0
         self._closed = False
-        self.full = False  # the last commit found no space
+        self._stored_at = -math.inf  # when the last commit was made, unless it failed
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="db-read")
         self._local = threading.local()
         self._reading: list[Connection] = []
@@ -113,8 +115,9 @@ class Database:
         return await self._loop.run_in_executor(self._readers, self._read, work)
 
     async def check_writable(self) -> None:
-        """Raises unless a few new pages can be written and synced."""
-        await self.write(_probe_space)
+        """Raises unless something was stored just now, or a few new pages can be written and synced."""
+        if self._loop.time() - self._stored_at > FRESH_SECONDS:
+            await self.write(_probe_space)
 
     async def close(self) -> None:
         if self._closed:
@@ -130,23 +133,30 @@ class Database:
     # readers
 
     def _read(self, work: Callable[[Tx], T]) -> T:
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._engine.connect()
-            self._reading.append(connection)
-            connection.exec_driver_sql("PRAGMA query_only=ON")
         try:
-            connection.exec_driver_sql("BEGIN")
-            return work(Tx(connection, cast("sqlite3.Connection", connection.connection.driver_connection)))
+            connection = self._reader()
+            try:
+                connection.exec_driver_sql("BEGIN")
+                return work(Tx(connection, cast("sqlite3.Connection", connection.connection.driver_connection)))
+            finally:
+                connection.rollback()
         except (DBAPIError, sqlite3.Error) as exc:
             raise _storage_error(exc) from exc
-        finally:
-            connection.rollback()
+
+    def _reader(self) -> Connection:
+        """Of this thread, opened when it first reads."""
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._engine.connect()
+            connection.exec_driver_sql("PRAGMA query_only=ON")
+            self._local.connection = connection
+            self._reading.append(connection)
+        return connection
 
     # the writer thread
 
     def _write_forever(self) -> None:
-        connection = self._engine.connect()
+        connection = self._writing
         driver = cast("sqlite3.Connection", connection.connection.driver_connection)
         while (job := self._jobs.get()) is not None:
             batch = [job]
@@ -165,16 +175,18 @@ class Database:
         connection.close()
 
     def _commit(self, connection: Connection, driver: sqlite3.Connection, batch: list[_Job]) -> None:
+        changes = driver.total_changes
         try:
             driver.execute("BEGIN IMMEDIATE")
             for job in batch:
                 self._run(connection, driver, job)
             connection.commit()
             driver.commit()
-            self.full = False
+            if driver.total_changes > changes:  # to commit nothing proves nothing
+                self._stored_at = self._loop.time()
         except Exception as exc:
             error = _storage_error(exc)
-            self.full = isinstance(error, StorageFull)
+            self._stored_at = -math.inf
             log.error("commit failed", extra={"works": len(batch), "code": error.code, "reason": str(exc)})
             connection.rollback()
             driver.rollback()
@@ -246,7 +258,8 @@ def _prepare(driver: sqlite3.Connection, _record: object) -> None:
 async def open_database(url: str) -> AsyncIterator[Database]:
     """`sqlite:///path`: migrated to this program's schema, then open until the block ends.
 
-    Raises Misconfigured for another database system, a file that is none, or one written by a newer Talaria.
+    Raises Misconfigured for another database system, a file that is none or cannot be written, or one written by a
+    newer Talaria.
     """
     if make_url(url).get_backend_name() != "sqlite":
         raise Misconfigured("TALARIA_DATABASE_URL: only sqlite is supported by this version")
@@ -255,15 +268,23 @@ async def open_database(url: str) -> AsyncIterator[Database]:
     )
     event.listen(engine, "connect", _prepare)
     loop = asyncio.get_running_loop()
-    if path := make_url(url).database:
+    path = make_url(url).database
+    if path:
         with suppress(OSError):  # SQLite says better what is wrong with it
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # -wal and -shm take over this mode
     try:
         await loop.run_in_executor(None, migrate, engine)
+        writing = await loop.run_in_executor(None, engine.connect)
     except DBAPIError as exc:
-        raise Misconfigured(f"the database {make_url(url).database} cannot be used: {exc.orig}") from exc
-    db = Database(engine, loop)
+        raise Misconfigured(f"the database {path} cannot be used: {exc.orig}") from exc
+    db = Database(engine, writing, loop)
     try:
+        try:
+            await db.check_writable()
+        except StorageFull:
+            pass  # what is stored can be read, and space may come
+        except StorageFailed as exc:
+            raise Misconfigured(f"{path} cannot be written as uid {os.getuid()}: {exc.detail}") from exc
         yield db
     finally:
         await db.close()

@@ -21,7 +21,7 @@ def keep(
     wakes: bool = True, sender: str | None = None, expires_at: float | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Part of the caller's work. `devices` None = every device that this kind is kept for. Returns device → seq."""
-    chosen = store.audience_of(tx, kind) if devices is None else devices
+    chosen = list(store.listening(tx, kind)) if devices is None else devices
     numbers = store.append(
         tx, chosen, id=id, channel=channel, type=type, kind=kind, body=orjson.dumps(payload), now=now,
         wakes=wakes, sender=sender, expires_at=expires_at,

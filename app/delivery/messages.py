@@ -110,7 +110,7 @@ class Messages:
     def _audience(self, tx: Tx, draft: Draft, sender: str) -> tuple[list[str], list[str]]:
         """(devices, those whose mailbox is full): one device, or all that take messages but the sender."""
         if draft.device_id is None:
-            waiting = messages.listening(tx, draft.kind)
+            waiting = store.listening(tx, draft.kind)
             waiting.pop(sender, None)
             if not waiting:
                 raise NobodyListens()

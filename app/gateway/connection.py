@@ -171,7 +171,8 @@ class Connection:
         self._inbound.append((raw, is_text))
         self._inbound_bytes += len(raw)
         limits = self._gateway.limits
-        if len(self._inbound) >= limits.inbound_frames or self._inbound_bytes >= limits.inbound_bytes:
+        most = limits.inbound_frames if self.authenticated else limits.waiting_frames
+        if len(self._inbound) >= most or self._inbound_bytes >= limits.inbound_bytes:
             self._socket.pause()
         if self._worker is None:
             self._worker = self._gateway.tasks.start(self._work(None), "worker")
@@ -227,8 +228,8 @@ class Connection:
 
     async def _authenticate(self, frame: Envelope) -> None:
         admission = await self._gateway.admit(frame, self)
-        if admission is None or self._closing:
-            return
+        if admission is None or self._closing or self.closed:
+            return  # a link that joined the others after its end would never leave them
         self.principal, self.grants = admission.principal, admission.principal.grants
         self.instance, self.supports = admission.instance, admission.supports
         self.bearer = None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from app.channels.base import Dispatch, describe, refusal
+from app.channels.base import Dispatch, describe, granted, refusal
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
@@ -32,7 +32,7 @@ from app.wire.payloads import Auth
 log = logging.getLogger("talaria.gateway")
 
 RETRY_AFTER_MS = 3000  # what a draining relay tells clients: a restart takes about that
-STORAGE_TROUBLE = 1011  # RFC 6455: the server met a condition it cannot go on in; clients come back
+_DRAIN = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
 
 
 class Gateway:
@@ -79,7 +79,7 @@ class Gateway:
             link.send(encode("system", "auth.fail", {"reason": exc.message, "code": exc.code}, id=frame.id))
         else:
             link.send(refusal(exc, frame.id))
-        link.end(exc.close_code or STORAGE_TROUBLE, exc.code)
+        link.end(exc.close_code or close.TROUBLE, exc.code)
 
     def _check_count(self, admission: Admission) -> None:
         if admission.instance is None:
@@ -94,12 +94,15 @@ class Gateway:
         if admission.changes != self._sessions.changes:  # this session may have ended before it could be found here
             self.tasks.start(self.recheck(), "recheck")
         link.send(encode("system", "auth.ok", admission.ok, id=frame.id))
+        if self.draining:
+            link.send(_DRAIN)
         if admission.start is None:
             self._attach(link)
             return None
         return Pump(
-            admission.place, admission.start, self._rooms, link.outbound, Acknowledging(), lambda: self._attach(link)
-        )
+            admission.place, admission.start, self._rooms, link.outbound, Acknowledging(),
+            caught_up=lambda: self._attach(link), shows=lambda: self._may_read(link),
+        )  # fmt: skip
 
     async def subscribe(self, link: Connection, before: Pump | None) -> Pump:
         """For an older client: messages from its last acknowledgement on. The last socket that asks gets them.
@@ -121,7 +124,14 @@ class Gateway:
         voice = Older(start.head, self.clock)
         if before is not None and before.go_on(start, voice):
             return before
-        return Pump(Place(device_id), start, self._rooms, link.outbound, voice, lambda: None)
+        return Pump(
+            Place(device_id), start, self._rooms, link.outbound, voice,
+            caught_up=lambda: None, shows=lambda: self._may_read(link),
+        )  # fmt: skip
+
+    def _may_read(self, link: Connection) -> bool:
+        """All kinds that are kept are of conversations."""
+        return granted(link.grants, "chat", self.clock.now())
 
     def closed(self, link: Connection) -> None:
         self._strangers.pop(link.link_id, None)
@@ -147,8 +157,8 @@ class Gateway:
             await asyncio.sleep(self.limits.recheck_seconds)
             try:
                 await self.recheck()
-            except RelayError as exc:
-                log.error("sessions could not be rechecked", extra={"code": exc.code})
+            except Exception as exc:  # whatever it is: without this, sessions would never end on open links
+                log.error("sessions could not be rechecked", exc_info=exc)
 
     async def recheck(self) -> None:
         """One query for the sessions of all open links: the ended ones close, changed grants take effect."""
@@ -163,10 +173,9 @@ class Gateway:
     async def drain(self) -> None:
         """Before a restart: no new links, tell the open ones, let their queues empty. Stops no turn."""
         self.draining = True
-        frame = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
         links = [peer for peer in self._hub if isinstance(peer, Connection)]
         for link in links:
-            link.send(frame)
+            link.send(_DRAIN)
         if links:
             flushing = [self.tasks.start(link.outbound.flush(), "flush") for link in links]
             await asyncio.wait(flushing, timeout=self.limits.drain_seconds)

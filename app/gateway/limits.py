@@ -12,6 +12,7 @@ class Limits:
     stall_seconds: float = 10.0  # age of the oldest unsent frame that may not be dropped, then eviction
     close_seconds: float = 1.0  # how long a close frame may wait behind a stopped reader
     handshake_seconds: float = 5.0  # how long the client may take to answer it
+    waiting_frames: int = 8  # behind an auth that is being checked
     inbound_frames: int = 64  # read ahead of the worker; when full nothing more is read
     inbound_bytes: int = 4 * 1024 * 1024
     unauthenticated: int = 64  # sockets without auth; the oldest goes

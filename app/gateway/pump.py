@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.clock import Clock
 from app.db import Database, Tx
@@ -79,7 +79,9 @@ def locate(tx: Tx, device_id: str, box: Mailbox, acked: int, resume: Resume | No
 
 
 class Pump:
-    """For one link. `caught_up` is called each time everything missed has been sent."""
+    """For one link. `caught_up` is called each time everything missed has been sent; `shows` says whether this session
+    may still read what is kept.
+    """
 
     def __init__(
         self,
@@ -89,8 +91,9 @@ class Pump:
         outbound: Outbound,
         voice: Voice,
         caught_up: Callable[[], None],
+        shows: Callable[[], bool],
     ) -> None:
-        self._place, self._rooms, self._outbound = place, rooms, outbound
+        self._place, self._rooms, self._outbound, self._shows = place, rooms, outbound, shows
         self._voice, self._caught_up = voice, caught_up
         self._epoch = start.epoch
         self._cursor = start.after
@@ -171,6 +174,11 @@ class Pump:
             self._stopped = True
         if self._is_over() or page is None:
             return False
+        if not self._shows():
+            page = [replace(kept, void=kept.void or "not_granted") for kept in page]
+        for kept in page:
+            if kept.void is not None:
+                self._rooms.acks.void(self._place.device_id, self._epoch, kept.seq, kept.void)
         for seq, frame in self._voice.frames(page):
             await self._outbound.room()
             if cursor != self._cursor:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from app.db import Tx
-from app.outbox.kinds import KINDS
 
 _PAYLOAD = text(
     "SELECT kind, COALESCE(whole, body), sender, created_at, expires_at FROM payloads WHERE payload_id = :id"
@@ -31,7 +30,6 @@ _WAITING = text(
     "WHERE o.void IS NULL) AND p.kind IN ('message', 'cron') AND (p.expires_at IS NULL OR p.expires_at > :now) "
     "ORDER BY p.created_at, p.rowid LIMIT :limit"
 )
-_LISTENING = text("SELECT device_id, head - MAX(acked, floor) FROM mailboxes WHERE audience IN ('all', :older)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +75,3 @@ def void(tx: Tx, id: str, reason: str) -> Sequence[str]:
 def waiting(tx: Tx, now: float, limit: int) -> list[Waiting]:
     """Messages that some device has not confirmed, oldest first."""
     return [Waiting(*row) for row in tx.all(_WAITING, {"now": now, "limit": limit})]
-
-
-def listening(tx: Tx, kind: str) -> dict[str, int]:
-    """The devices that a kind is kept for, with how many frames each has not confirmed."""
-    rows = tx.all(_LISTENING, {"older": "messages" if KINDS[kind].for_older else "all"})
-    return {row[0]: row[1] for row in rows}

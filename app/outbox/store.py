@@ -30,8 +30,11 @@ _JOIN = text(
     "AND audience <> 'all'"
 )
 _STATE = text("SELECT epoch, head, acked, floor, audience, foreground_until FROM mailboxes WHERE device_id = :device")
-_ALL = text("SELECT device_id FROM mailboxes WHERE audience = 'all' ORDER BY device_id")
-_ALL_OR_OLDER = text("SELECT device_id FROM mailboxes WHERE audience IN ('all', 'messages') ORDER BY device_id")
+# A device that was revoked gets nothing new; one whose session has only expired may pair again and find it.
+_LISTENING = text(
+    "SELECT device_id, head - MAX(acked, floor) FROM mailboxes m WHERE audience IN ('all', :older) "
+    "AND EXISTS (SELECT 1 FROM sessions s WHERE s.device_id = m.device_id AND s.revoked_at IS NULL) ORDER BY device_id"
+)
 _STORE = text(
     "INSERT INTO payloads (payload_id, channel, type, kind, body, whole, wakes, sender, created_at, expires_at) "
     "VALUES (:id, :channel, :type, :kind, :body, :whole, :wakes, :sender, :now, :expires)"
@@ -54,6 +57,10 @@ _ACK = text(
     "UPDATE mailboxes SET acked = :seq, sent = MAX(sent, :seq), tries = 0, wake_at = CASE "
     "WHEN wake_seq <= :seq OR wake_at IS NULL THEN NULL ELSE wake_stored_at + :grace END "
     "WHERE device_id = :device AND epoch = :epoch AND acked < :seq AND head >= :seq"
+)
+_VOIDED = text(
+    "UPDATE outbox SET void = :reason WHERE device_id = :device AND seq = :seq AND void IS NULL "
+    "AND seq > (SELECT acked FROM mailboxes m WHERE m.device_id = :device AND m.epoch = :epoch)"
 )
 _SENT = text(
     "UPDATE mailboxes SET sent = :seq WHERE device_id = :device AND epoch = :epoch AND sent < :seq AND head >= :seq"
@@ -113,10 +120,10 @@ def mailbox(tx: Tx, device_id: str) -> Mailbox | None:
     return None if row is None else Mailbox(*row)
 
 
-def audience_of(tx: Tx, kind: str, *, but: str | None = None) -> list[str]:
-    """The devices that a kind is kept for; `but` leaves the sender out."""
-    rows = tx.all(_ALL_OR_OLDER if KINDS[kind].for_older else _ALL)
-    return [row[0] for row in rows if row[0] != but]
+def listening(tx: Tx, kind: str) -> dict[str, int]:
+    """The devices that a kind is kept for, with how many frames each has not confirmed."""
+    rows = tx.all(_LISTENING, {"older": "messages" if KINDS[kind].for_older else "all"})
+    return {row[0]: row[1] for row in rows}
 
 
 def append(
@@ -156,6 +163,11 @@ def ack(tx: Tx, device_id: str, epoch: str, seq: int) -> None:
 def mark_sent(tx: Tx, device_id: str, epoch: str, seq: int) -> None:
     """Written to a socket, which says nothing about arrival; for receipts."""
     tx.execute(_SENT, {"device": device_id, "epoch": epoch, "seq": seq})
+
+
+def mark_void(tx: Tx, device_id: str, epoch: str, seq: int, reason: str) -> None:
+    """The device was told that this number is void, before it had confirmed it; for receipts."""
+    tx.execute(_VOIDED, {"device": device_id, "epoch": epoch, "seq": seq, "reason": reason})
 
 
 def raise_generation(tx: Tx, device_id: str, instance: str) -> int:

@@ -194,6 +194,11 @@ class Pairing:
             if not waiting:
                 self._waiting.pop(offer_id, None)
 
+    def let_go(self) -> None:
+        """Whoever waits gets the present status: the relay is about to end."""
+        for offer_id in self._waiting:
+            self._wake(offer_id)
+
     def _wake(self, offer_id: str) -> None:
         for redeemed in self._waiting.get(offer_id, ()):
             redeemed.set()

@@ -33,8 +33,9 @@ class Limit:
 
 
 # Somebody who types a code errs more often than a client that sends its token.
-LIMITS: dict[Kind, Limit] = {"code": Limit(10, 60, 120), "token": Limit(5, 60, 300)}
+LIMITS: dict[str, Limit] = {"code": Limit(10, 60, 120), "token": Limit(5, 60, 300)}
 _KEEP = max(limit.window for limit in LIMITS.values())
+_REMEMBERED = 10_000  # addresses in memory; who has more to guess from must not fill it
 
 
 class Attempts:
@@ -58,10 +59,17 @@ class Attempts:
         if not self._blocks:
             return None
         until = self._blocks.get((kind, address.key))
-        left = 0.0 if until is None else until - self._clock.now()
-        if until is not None and left <= 0:
+        if until is None:
+            return None
+        left = self._left(kind, until)
+        if left is None:
             del self._blocks[kind, address.key]
-        return math.ceil(left) if left > 0 else None
+        return left
+
+    def _left(self, kind: str, until: float) -> int | None:
+        """Whole seconds. A block that is longer than blocks are is over: the clock has been set back."""
+        left = until - self._clock.now()
+        return math.ceil(left) if 0 < left <= LIMITS[kind].block else None
 
     async def admit_upgrade(self, address: Address) -> None:
         """Raises RateLimited. A block of either kind closes the door, but never on an address that may be many."""
@@ -94,14 +102,18 @@ class Attempts:
         """Before a code is tried. Raises RateLimited, also for an address that may be many."""
         now = self._clock.now()
         blocks = store.blocks_of(tx, address.key, now)
-        ends = [end for kind, end in blocks.items() if kind == "code" or not address.may_be_many]
-        if ends:
-            raise RateLimited(retry_after=math.ceil(max(ends) - now))
+        lasting = [
+            left
+            for kind, until in blocks.items()
+            if (kind == "code" or not address.may_be_many) and (left := self._left(kind, until)) is not None
+        ]
+        if lasting:
+            raise RateLimited(retry_after=max(lasting))
 
     def count(self, tx: Tx, kind: Kind, address: Address) -> None:
         limit, now, entry = LIMITS[kind], self._clock.now(), (kind, address.key)
         if store.count_attempt(tx, *entry, now=now, window=limit.window, keep=_KEEP) < limit.most:
-            tx.after_commit(lambda: self._counted.add(entry))
+            tx.after_commit(lambda: self._remember(entry))
         else:
             until = now + limit.block
             store.block(tx, *entry, until, now)
@@ -117,9 +129,16 @@ class Attempts:
         store.lift(tx, kind)
         tx.after_commit(lambda: self._lifted(kind))
 
+    def _remember(self, entry: tuple[Kind, str]) -> None:
+        if len(self._counted) >= _REMEMBERED:
+            self._counted.clear()  # they are forgotten a minute later anyway, unless the address blocks itself
+        self._counted.add(entry)
+
     def _remember_block(self, entry: tuple[Kind, str], until: float) -> Callable[[], None]:
         def remember() -> None:
             self._counted.discard(entry)
+            if len(self._blocks) >= _REMEMBERED:
+                self._blocks = {e: end for e, end in self._blocks.items() if self._left(e[0], end) is not None}
             self._blocks[entry] = until
             kind, address = entry
             log.warning("too many wrong credentials", extra={"kind": kind, "address": address, "until": until})

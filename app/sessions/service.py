@@ -54,7 +54,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to change; fields that are not named in `given` stay."""
+    """What to change; None stays as it is, but `ttl` where `ttl_given` says so."""
 
     ttl: int | None = None  # seconds from now, None = never
     grants: rules.Seconds | None = None

@@ -48,7 +48,7 @@ _SEEN_DEVICE = text("UPDATE devices SET last_seen_at = :now WHERE device_id = :d
 
 _ADD_ATTEMPT = text("INSERT INTO attempts (kind, address, at) VALUES (:kind, :address, :now)")
 _COUNT = text("SELECT count(*) FROM attempts WHERE kind = :kind AND address = :address AND at > :since")
-_FORGET_OLD_ATTEMPTS = text("DELETE FROM attempts WHERE at <= :before")
+_FORGET_OLD_ATTEMPTS = text("DELETE FROM attempts WHERE at <= :before OR at > :now")
 _FORGET_OLD_BLOCKS = text("DELETE FROM blocks WHERE until <= :now")
 _FORGET = text("DELETE FROM attempts WHERE kind = :kind AND address = :address")
 _COUNTED = text("SELECT DISTINCT kind, address FROM attempts")
@@ -166,8 +166,8 @@ def seen(tx: Tx, session_id: str, device_id: str, now: float) -> None:
 
 
 def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float) -> int:
-    """Add one; the number in the window. What is older than `keep` seconds is forgotten, whoever it was."""
-    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - keep})
+    """Add one; the number in the window. What is older than `keep` seconds, or not yet, is forgotten."""
+    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - keep, "now": now})
     tx.execute(_ADD_ATTEMPT, {"kind": kind, "address": address, "now": now})
     row = tx.one(_COUNT, {"kind": kind, "address": address, "since": now - window})
     return row[0] if row is not None else 0

@@ -136,6 +136,7 @@ class Course:
         if self._rooms.clock.monotonic() >= self._checkpoint_due and not self._saving:
             self._checkpoint_due = self._rooms.clock.monotonic() + CHECKPOINT_S
             self._saving = True
+            self._turn.watchers.review(self._rooms.clock.now())
             self._rooms.tasks.start(self._checkpoint(), "turn checkpoint")
 
     async def _checkpoint(self) -> None:

@@ -36,6 +36,14 @@ class TurnUnknown(RelayError):
     http_status = 404
 
 
+class AgentFailed(RelayError):
+    """The agent failed and did not say why."""
+
+    code = "agent_failed"
+    layer = "agent"
+    http_status = 502
+
+
 class TurnUncertain(RelayError):
     """What became of this turn is not known: look at the conversation before you send it again."""
 
@@ -47,6 +55,7 @@ class TurnInterrupted(RelayError):
 
     code = "turn_interrupted"
     layer = "upstream"
+    http_status = 502
     retryable = True
 
 
@@ -54,6 +63,7 @@ class TurnExpired(RelayError):
     """The relay was away for too long to send this message still."""
 
     code = "turn_expired"
+    http_status = 410
     retryable = True
 
 

@@ -94,6 +94,7 @@ def end_payload(turn_id: str, state: TurnState, now: float) -> dict[str, Any]:
     while (excess := len(orjson.dumps(payload)) - MAX_KEPT) > 0:
         payload["truncated"] = True
         field = "reasoning" if payload.get("reasoning") else "text"
-        raw = payload[field].encode()  # each of its bytes takes at least one in JSON
-        payload[field] = raw[: max(0, len(raw) - excess)].decode(errors="ignore")
+        raw, length = payload[field].encode(), len(orjson.dumps(payload[field]))
+        keep = len(raw) * max(0, length - excess) // length  # JSON escapes make some characters longer
+        payload[field] = raw[:keep].decode(errors="ignore")
     return payload

@@ -46,7 +46,7 @@ class Turns:
         self._rooms = Rooms(db, clock, tasks, hub, hermes, sleep)
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
-        self._watching = Watching(self._live)
+        self._watching = Watching(self._live, clock)
 
     async def close(self) -> None:
         await self._lanes.close()
@@ -63,13 +63,14 @@ class Turns:
         said = payload.model_dump(mode="json", exclude_none=True)
         turn = self._new(f"turn-{uuid.uuid4().hex}", peer.device_id, payload.session_id, _kept(said, frame_id))
         key = key_of("chat.send", said, frame_id)
-        if sum(other.device_id == peer.device_id for other in self._live.values()) >= MAX_OF_DEVICE:
-            raise TurnQueueFull()
+        crowded = len(self.running(peer.device_id)) >= MAX_OF_DEVICE
 
         def work(tx: Tx) -> None:
             if key is not None and (before := once.find(tx, peer.device_id, "chat.send", key, said)) is not None:
                 tx.after_commit(lambda: reply(before))
                 return
+            if crowded:
+                raise TurnQueueFull()
             answer = self._accept(tx, turn, payload.client_msg_id)
             if key is not None:
                 once.record(tx, peer.device_id, "chat.send", key, said, answer, turn.created_at)

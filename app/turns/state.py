@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from app.turns.errors import AgentFailed, described
 from app.turns.text import Text
 from app.turns.tools import Tools
 
 Json: TypeAlias = dict[str, Any]
 Event: TypeAlias = tuple[int, str, Json]  # n, name, payload
 
-AGENT_FAILED = "agent_failed"
 # Fields of every upstream event that the wire's own frame carries.
 _FRAME = frozenset({"session_id", "run_id", "seq", "ts"})
 # Only these may name another session: then the conversation was moved there.
@@ -108,10 +108,6 @@ def close(state: TurnState) -> list[Event]:
     return [] if state.done else [_done(state)]
 
 
-def agent_error(message: str) -> Json:
-    return {"code": AGENT_FAILED, "message": message, "layer": "agent", "retryable": False}
-
-
 def _is_ours(state: TurnState, name: str, body: Json) -> bool:
     run, session = body.get("run_id"), body.get("session_id")
     if run != state.run_id and run:
@@ -163,6 +159,11 @@ def _tool_progress(state: TurnState, name: str, body: Json, now: float) -> list[
         return []
     tool = state.tools.running(body)
     return _passed(state, name, ({"tool_id": tool.tool_id} if tool else {}) | body, now)
+
+
+def _commentary(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
+    """Words on the way, of later versions; what was streamed already would be said twice."""
+    return [] if body.get("already_streamed") is True else _passed(state, name, body, now)
 
 
 def _assistant_completed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
@@ -221,8 +222,7 @@ def _failed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     said = body.get("message") or body.get("error") or held.get("content")
     if isinstance(said, Mapping):
         said = said.get("message")
-    message = said if isinstance(said, str) and said else "the agent failed and did not say why"
-    state.finish, state.error = "failed", agent_error(message[:MAX_ERROR])
+    state.finish, state.error = "failed", described(AgentFailed(said[:MAX_ERROR] if isinstance(said, str) else ""))
     return [state.emit("error", dict(state.error))]
 
 
@@ -286,6 +286,7 @@ _FOLDS: Mapping[str, Callable[[TurnState, str, Json, float], list[Event]]] = {
     "tool.completed": _tool_ended,
     "tool.failed": _tool_ended,
     "tool.progress": _tool_progress,
+    "assistant.commentary": _commentary,
     "assistant.completed": _assistant_completed,
     "run.completed": _run_completed,
     "run.failed": _failed,

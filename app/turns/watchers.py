@@ -13,6 +13,12 @@ from app.turns.events import TAIL, Encoder, head, snapshot_frame
 from app.turns.state import Event, TurnState
 
 
+def may_watch(peer: Peer, now: float) -> bool:
+    """Whether this link is open and granted the chat now."""
+    expiry = peer.grants.get("chat", 0.0)
+    return not peer.closed and (expiry is None or now < expiry)
+
+
 class Watcher:
     """One link that watches one turn."""
 
@@ -43,7 +49,7 @@ class Watchers:
     # who
 
     def add(self, peer: Peer) -> None:
-        if peer.link_id not in self._all and not peer.closed:
+        if peer.link_id not in self._all:
             own = peer.device_id == self._device_id
             self._all[peer.link_id] = Watcher(peer, self._own_head if own else self._head)
             self._sort()
@@ -51,6 +57,12 @@ class Watchers:
     def remove(self, link_id: int) -> None:
         if self._all.pop(link_id, None) is not None:
             self._sort()
+
+    def review(self, now: float) -> None:
+        """Leave out whose grant has ended."""
+        for link_id, watcher in list(self._all.items()):
+            if not may_watch(watcher.peer, now):
+                self.remove(link_id)
 
     def __contains__(self, peer: Peer) -> bool:
         return peer.link_id in self._all

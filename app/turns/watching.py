@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from app.clock import Clock
 from app.delivery.peer import Peer
 from app.errors import RateLimited
 from app.turns.turn import Turn
+from app.turns.watchers import may_watch
 
 MAX_SESSIONS = 200  # that one link may follow: more than a client has open
 
@@ -14,8 +16,8 @@ MAX_SESSIONS = 200  # that one link may follow: more than a client has open
 class Watching:
     """`live` are the turns that have not ended; this only reads it. Nothing here awaits."""
 
-    def __init__(self, live: Mapping[str, Turn]) -> None:
-        self._live = live
+    def __init__(self, live: Mapping[str, Turn], clock: Clock) -> None:
+        self._live, self._clock = live, clock
         self._sessions: dict[str, dict[int, Peer]] = {}
         self._links: dict[int, set[str]] = {}  # link → the sessions it follows; all links that watch anything
 
@@ -28,14 +30,15 @@ class Watching:
             self.watch(peer, turn)
 
     def watch(self, peer: Peer, turn: Turn) -> None:
-        if not peer.closed:
+        if may_watch(peer, self._clock.now()):
             turn.watchers.add(peer)
             self._await_close(peer)
 
     def show(self, peer: Peer, turn: Turn, frame_id: str | None = None) -> None:
         """Snapshot and registration are one step."""
         self.watch(peer, turn)
-        turn.watchers.snapshot(peer, frame_id)
+        if peer in turn.watchers:
+            turn.watchers.snapshot(peer, frame_id)
 
     def attach(self, peer: Peer) -> None:
         for turn in list(self._live.values()):

@@ -27,6 +27,9 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
+        # Only what DOMPurify has looked over can become HTML, whatever a mistake of ours would do.
+        "require-trusted-types-for 'script'",
+        "trusted-types dompurify",
     )
 )
 HEADERS = {

@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from deploy.bench import processes
+from deploy.bench.machine import Meter
 from deploy.bench.phone import pair
 from deploy.bench.processes import Server
+from deploy.bench.report import NOISY
 
 S = TypeVar("S")
+
+PATIENCE_SECONDS = 45.0
+LOOK_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,16 @@ class Lab:
         self.reps = reps
         self._numbers = itertools.count(1)
         self._paired: Paired | None = None
+        self._patience = PATIENCE_SECONDS
+
+    async def quiet(self) -> None:
+        """Wait for a moment in which others leave the machine alone, while the patience of the whole run lasts."""
+        while self._patience > 0:
+            with Meter([]) as meter:
+                await asyncio.sleep(LOOK_SECONDS)
+            self._patience -= meter.seconds
+            if meter.usage.others < NOISY:
+                return
 
     def scratch(self) -> Path:
         path = self.root / str(next(self._numbers))
@@ -77,6 +92,7 @@ class Lab:
         for _ in range(self.reps):
             for name, run in sides.items():
                 gc.collect()
+                await self.quiet()
                 found[name].append(await run())
                 await asyncio.sleep(0.2)  # what was closed is let go of
         return found

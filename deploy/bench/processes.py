@@ -61,7 +61,7 @@ async def stand_in(scratch: Path) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def relay(scratch: Path, agent: Server | None = None) -> AsyncIterator[Server]:
+async def relay(scratch: Path, agent: Server | None = None, *, core: int | None = 0) -> AsyncIterator[Server]:
     """The relay as `talaria serve` runs it. The same `scratch` again is the same relay restarted."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -73,7 +73,7 @@ async def relay(scratch: Path, agent: Server | None = None) -> AsyncIterator[Ser
         "TALARIA_HERMES_API_URL": agent.url if agent else "",
         "TALARIA_HERMES_API_KEY": agent.key if agent else "",
     }
-    async with _process(["app", "serve"], scratch, core=0, environ=environ) as process:
+    async with _process(["app", "serve"], scratch, core=core, environ=environ) as process:
         server = Server(f"http://127.0.0.1:{port}", process.pid, scratch / "data")
         await _answers(server, process, scratch)
         yield Server(server.url, server.pid, server.data_dir, (server.data_dir / "operator-token").read_text().strip())

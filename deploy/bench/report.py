@@ -57,7 +57,7 @@ class Row:
     @property
     def verdict(self) -> str:
         said = "" if self.aim is None else "met" if self.aim.met(self) else "MISSED"
-        return " ".join(filter(None, (said, "(noisy)" if self.others > NOISY else "")))
+        return " ".join(filter(None, (said, f"(noisy {self.others:.0f} %)" if self.others > NOISY else "")))
 
     def as_json(self) -> dict[str, Any]:
         known = dataclasses.asdict(self) | {"ratio": self.ratio, "verdict": self.verdict}

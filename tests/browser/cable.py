@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from app.demo.stand_in import StandIn
+from tests.relay import RunningRelay, running, settings_for
+
+KEY = "stand-in-key-0123456789"
 
 
 class Cable:
@@ -74,3 +80,12 @@ async def laid() -> AsyncIterator[Cable]:
         server.close()
         cable.cut()
         await server.wait_closed()
+
+
+@asynccontextmanager
+async def behind(cable: Cable, hermes: StandIn, data_dir: Path) -> AsyncIterator[RunningRelay]:
+    """A relay at the far end, whose origin is the cable's: pages are served from there."""
+    settings = settings_for(data_dir, HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY, PUBLIC_URL=cable.url)
+    async with running(settings) as relay:
+        cable.plug_into(relay.url)
+        yield relay

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.browser.watch import Watch
 from tests.relay import RunningRelay
+
+
+async def soon(event: Awaitable[None]) -> None:
+    """Wait for something that the agent does, and fail rather than hang."""
+    await asyncio.wait_for(event, 15)
 
 
 @dataclass(slots=True)
@@ -47,3 +55,17 @@ class PhonePage:
     @property
     def tools(self) -> Locator:
         return self.page.locator("details.tool")
+
+
+@asynccontextmanager
+async def opened(browser: Browser, relay: RunningRelay, url: str) -> AsyncIterator[PhonePage]:
+    """A page of a phone that has nothing stored. Afterwards: no error, no violation, no request elsewhere."""
+    context = await browser.new_context(
+        viewport={"width": 390, "height": 844}, device_scale_factor=2, is_mobile=True, has_touch=True
+    )
+    page = await context.new_page()
+    watch = Watch(url)
+    await watch.over(page)
+    yield PhonePage(page, relay, url, watch)
+    await context.close()
+    watch.verdict()

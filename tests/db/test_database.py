@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -92,21 +93,57 @@ async def test_a_caller_that_goes_away_leaves_the_work_committed(db: Database) -
     assert await keys(db) == ["kept", "later"]
 
 
+async def fill(db: Database) -> list[str]:
+    """Returns the keys that found room."""
+    for n in range(100):
+        try:
+            await db.write(put(f"k{n:02}", 4000))
+        except StorageFull:
+            return [f"k{i:02}" for i in range(n)]
+    raise AssertionError("there is always room")
+
+
 async def test_a_full_disk_fails_writes_with_its_name_and_reads_go_on(db: Database) -> None:
     """max_page_count makes SQLite answer SQLITE_FULL, as a full disk does."""
     pages = (await db.read(lambda tx: tx.one(text("PRAGMA page_count"))))[0]  # type: ignore[index]
     await db.write(lambda tx: tx.execute(text(f"PRAGMA max_page_count={pages + 2}")).close())
     with pytest.raises(StorageFull):
         await db.write(put("big", 1_000_000))
-    assert db.full
+    full = await fill(db)
+    await db.write(lambda tx: tx.one(KEYS))  # writes nothing, so it proves nothing
     with pytest.raises(StorageFull):
         await db.check_writable()
-    assert await keys(db) == []
+    assert await keys(db) == full
     await db.write(lambda tx: tx.execute(text("PRAGMA max_page_count=100000")).close())
     await db.check_writable()
     await db.write(put("big", 1_000_000))
-    assert not db.full
-    assert await keys(db) == ["big"]
+    assert await keys(db) == ["big", *full]
+
+
+async def test_storing_is_proved_by_a_commit_that_worked_or_by_trying(db: Database, tmp_path: Path) -> None:
+    """Whatever hinders the next one: here another program that holds the database."""
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    await db.write(lambda tx: tx.execute(text("PRAGMA busy_timeout=0")).close())
+    other.execute("BEGIN IMMEDIATE")
+    await db.check_writable()
+    with pytest.raises(StorageFailed):
+        await db.write(put("a"))
+    with pytest.raises(StorageFailed):
+        await db.check_writable()
+    other.execute("ROLLBACK")
+    await db.check_writable()
+    other.close()
+
+
+async def test_a_database_that_cannot_be_opened_again_fails_by_name(tmp_path: Path) -> None:
+    """Readers open it when they are first needed, at worst when the process has no file left to open."""
+    (tmp_path / "d").mkdir()
+    async with open_database(f"sqlite:///{tmp_path}/d/t.db") as db:
+        (tmp_path / "d").rename(tmp_path / "e")
+        with pytest.raises(StorageFailed):
+            await keys(db)
+        (tmp_path / "e").rename(tmp_path / "d")
+        assert await keys(db) == []
 
 
 async def test_the_queue_is_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +180,12 @@ async def test_a_file_that_is_no_database_is_refused_with_its_path(tmp_path: Pat
     (tmp_path / "t.db").write_bytes(b"this is not a database file at all, not even close" * 40)
     with pytest.raises(Misconfigured, match=r"t\.db"):
         async with open_database(f"sqlite:///{tmp_path}/t.db"):
+            pass
+
+
+async def test_a_database_that_cannot_be_written_is_refused_with_its_path(db: Database, tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=rf"t\.db.* cannot be written as uid {os.getuid()}: .*readonly"):
+        async with open_database(f"sqlite:///file:{tmp_path}/t.db?mode=ro&uri=true"):
             pass
 
 

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from websockets.exceptions import InvalidStatus
 
 from app.clock import ManualClock
 from app.gateway.limits import Limits
+from tests.gateway.held import held_writer
 from tests.phone import OURS, credentials
 from tests.relay import RunningRelay, running, settings_for
 
@@ -84,6 +87,24 @@ async def test_frames_sent_right_behind_auth_wait_for_it(relay: RunningRelay) ->
     assert [(await phone.until("pong")).id for _ in range(20)] == [f"p{i}" for i in range(20)]
 
 
+async def test_a_phone_that_leaves_while_its_credential_is_checked_leaves_nothing_behind(relay: RunningRelay) -> None:
+    """Eight such links would lock a device out for good: each counts as one of its open sockets."""
+    code = (await relay.relay.pairing.mint()).code
+    phone = await relay.open()
+    async with held_writer(relay) as release:
+        await phone.send("system", "auth", credentials(pairing_code=code))
+        await (await phone.socket.ping())
+        (link,) = relay.relay.gateway._strangers.values()
+        worker, gone = link._worker, asyncio.Event()
+        assert worker is not None
+        link.when_closed(lambda clean: gone.set())
+        await phone.hang_up()
+        await gone.wait()
+        release()
+        await asyncio.wait([worker])
+    assert len(relay.relay.hub) == 0
+
+
 async def test_revoked_and_expired_sessions_lose_their_sockets(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running(settings_for(tmp_path), clock=clock, limits=Limits(recheck_seconds=0.05)) as relay:
@@ -97,6 +118,37 @@ async def test_revoked_and_expired_sessions_lose_their_sockets(tmp_path: Path) -
         again = await relay.open()
         answer = await again.ask("system", "auth", credentials(session_token=expired.token))
         assert (answer.type, answer.payload["code"]) == ("auth.fail", "session_expired")
+
+
+class Heard(logging.Handler):
+    """Sets its event when something is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.event.set()
+
+
+async def test_sessions_end_also_after_a_recheck_that_failed(tmp_path: Path) -> None:
+    clock, heard = ManualClock(), Heard()
+    log = logging.getLogger("talaria.gateway")
+    async with running(settings_for(tmp_path), clock=clock, limits=Limits(recheck_seconds=0.05)) as relay:
+        phone = await relay.connect()
+        grants = await relay.relay.db.read(lambda tx: tx.one(text("SELECT grants FROM sessions")))
+        assert grants is not None
+        put = text("UPDATE sessions SET grants = :grants")
+        log.addHandler(heard)
+        try:
+            await relay.relay.db.write(lambda tx: tx.execute(put, {"grants": "spoilt"}).close())
+            async with asyncio.timeout(5):
+                await heard.event.wait()
+        finally:
+            log.removeHandler(heard)
+        await relay.relay.db.write(lambda tx: tx.execute(put, {"grants": grants[0]}).close())
+        clock.advance(31 * 86400)
+        assert await phone.closed() == (4401, "session_expired")
 
 
 async def test_a_grant_that_ends_closes_its_channel_and_nothing_else(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from app.clock import ManualClock
 from app.delivery.drafts import Draft
 from app.delivery.messages import OPERATOR
 from app.gateway.limits import Limits
@@ -58,8 +59,6 @@ async def test_a_run_of_taken_back_numbers_is_one_void_frame_and_acknowledged_li
 
 
 async def test_what_expired_while_the_phone_was_away_is_not_shown(tmp_path: Path) -> None:
-    from app.clock import ManualClock
-
     clock = ManualClock()
     async with running(settings_for(tmp_path), clock=clock) as relay:
         phone = await relay.connect()
@@ -72,6 +71,36 @@ async def test_what_expired_while_the_phone_was_away_is_not_shown(tmp_path: Path
         void, message = await phone.next(), await phone.next()
         assert (void.type, void.payload) == ("void", {"from": 1, "to": 1, "reason": "expired"})
         assert message.payload["text"] == "long"
+
+
+async def test_a_message_that_expired_unseen_is_never_said_to_have_arrived(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(settings_for(tmp_path), clock=clock) as relay:
+        phone = await relay.connect()
+        await phone.until("synced")
+        (seen,) = await send(relay, "seen", ttl_s=60)
+        await phone.until("message")
+        await phone.ack(1)
+        await phone.ping()
+        await phone.hang_up()
+        (unseen,) = await send(relay, "unseen", ttl_s=60)
+        clock.advance(61)
+        phone = await back(relay, phone, 0)
+        void = await phone.until("void")
+        await phone.ack(void.seq or 0)
+        await phone.ping()
+        await relay.relay.acks.flush()
+        states = [(await relay.relay.messages.look(id))[1][0] for id in (seen, unseen)]
+        assert [(r.state, r.reason) for r in states] == [("acked", None), ("void", "expired")]
+
+
+async def test_a_session_without_the_grant_is_shown_nothing(relay: RunningRelay) -> None:
+    offer = await relay.relay.pairing.mint(grants={"terminal": None})
+    phone = await relay.connect(pairing_code=offer.code)
+    await phone.until("synced")
+    await send(relay, "not for this one", device_id=phone.auth["device_id"])
+    void = await phone.until("void")
+    assert void.payload == {"from": 1, "to": 1, "reason": "not_granted"}
 
 
 async def test_a_mailbox_whose_prefix_is_gone_says_so(relay: RunningRelay) -> None:
@@ -202,8 +231,8 @@ async def test_an_older_client_gets_messages_only(relay: RunningRelay) -> None:
     phone = await older(relay)
     await subscribe(phone)
     room = relay.relay
-    assert await room.db.read(lambda tx: store.audience_of(tx, "turn")) == []
-    assert await room.db.read(lambda tx: store.audience_of(tx, "message")) == [phone.auth["device_id"]]
+    assert await room.db.read(lambda tx: store.listening(tx, "turn")) == {}
+    assert await room.db.read(lambda tx: store.listening(tx, "message")) == {phone.auth["device_id"]: 0}
 
 
 async def test_the_socket_that_subscribed_last_gets_them(relay: RunningRelay) -> None:

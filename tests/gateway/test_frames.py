@@ -34,6 +34,7 @@ ODD: list[tuple[Any, str]] = [
     ('{"channel":"system","type":"ping","id":{"a":1},"payload":{}}', "frame_invalid"),
     ('{"channel":"system","type":"ack","payload":{"epoch":1,"seq":"x"}}', "payload_invalid"),
     ('{"channel":"system","type":"auth","payload":{}}', "frame_out_of_turn"),
+    ('{"channel":"system","type":"ping","payload":{"ts":' + "[" * 300 + "]" * 300 + "}}", "payload_invalid"),
     (b"\x00binary", "frame_invalid"),
 ]
 

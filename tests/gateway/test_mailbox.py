@@ -8,6 +8,7 @@ from typing import Any
 from app.delivery.keep import keep
 from app.gateway.limits import Limits
 from app.outbox import store
+from tests.gateway.held import held_writer
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
 
@@ -69,6 +70,19 @@ async def test_an_ack_is_remembered_and_resume_is_one(relay: RunningRelay) -> No
     box = await relay.relay.db.read(lambda tx: store.mailbox(tx, str(phone.auth["device_id"])))
     assert box is not None
     assert box.acked == 4
+
+
+async def test_an_ack_counts_while_it_is_being_stored(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    ids = await put(relay, 3)
+    await kept(phone, 3)
+    async with held_writer(relay):
+        await phone.ack(2)
+        await phone.ping()
+        storing = relay.relay.tasks.start(relay.relay.gateway._acks.flush(), "acks")
+        again = await back(relay, phone, None)
+        assert await kept(again, 1) == [(ids[2], 3)]
+    await storing
 
 
 async def test_acks_that_make_no_sense_change_nothing(relay: RunningRelay) -> None:

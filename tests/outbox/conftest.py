@@ -12,6 +12,7 @@ from app.db import Database, open_database
 from app.outbox import store
 from tests.mailboxes import mailbox_row
 
+SESSION = text("INSERT INTO sessions (session_id, device_id, grants, created_at) VALUES (:id, :id, '{}', 0)")
 DEVICE = text("INSERT INTO devices (device_id, name, about, created_at) VALUES (:id, :id, '{}', 0)")
 
 
@@ -27,6 +28,7 @@ class Boxes:
         def work(tx: Any) -> None:
             for device in devices:
                 tx.execute(DEVICE, {"id": device})
+                tx.execute(SESSION, {"id": device})
                 store.open_mailbox(tx, device)
                 if audience != "none":
                     store.join_audience(tx, device, audience)

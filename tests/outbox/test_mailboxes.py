@@ -21,8 +21,8 @@ async def test_numbers_run_without_gaps_however_many_append_at_once(boxes: Boxes
 async def test_a_failed_work_leaves_no_gap(boxes: Boxes) -> None:
     await boxes.add("a")
     await boxes.put("a")
+    given = {"channel": "c", "type": "t", "kind": "message", "body": b"{}", "now": 1.0, "wakes": True}
     with pytest.raises(StorageFailed):
-        given = {"channel": "c", "type": "t", "kind": "message", "body": b"{}", "now": 1.0, "wakes": True}
         await boxes.db.write(lambda tx: store.append(tx, ["a"], id="m1", **given))  # type: ignore[arg-type]
     await boxes.put("a")
     assert [seq for seq, _, _ in await boxes.rows("a")] == [1, 2]
@@ -46,15 +46,21 @@ async def test_audiences(boxes: Boxes) -> None:
     await boxes.add("older", audience="messages")
     await boxes.add("silent", audience="none")
 
-    async def who(kind: str, but: str | None = None) -> list[str]:
-        return await boxes.db.read(lambda tx: store.audience_of(tx, kind, but=but))
+    async def who(kind: str) -> list[str]:
+        return list(await boxes.db.read(lambda tx: store.listening(tx, kind)))
 
     assert await who("turn") == ["ours", "ours too"]
     assert await who("message") == await who("cron") == ["older", "ours", "ours too"]
-    assert await who("message", but="ours") == ["older", "ours too"]
     await boxes.db.write(lambda tx: store.join_audience(tx, "older"))
     await boxes.db.write(lambda tx: store.join_audience(tx, "older", "messages"))  # what it once could, it can
     assert await who("turn") == ["older", "ours", "ours too"]
+
+
+async def test_a_revoked_device_gets_nothing_new(boxes: Boxes) -> None:
+    await boxes.add("kept", "revoked")
+    end = text("UPDATE sessions SET revoked_at = 1 WHERE device_id = 'revoked'")
+    await boxes.db.write(lambda tx: tx.execute(end).close())
+    assert list(await boxes.db.read(lambda tx: store.listening(tx, "turn"))) == ["kept"]
 
 
 # what may no longer be shown

@@ -9,15 +9,19 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from app.bootstrap import open_relay
 from app.channels.base import Call, receives
 from app.channels.system import System
+from app.errors import Misconfigured, StorageFailed
 from app.gateway.limits import Limits
 from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
 from app.wire.payloads import Anything
 from tests.logs.conftest import configured
+from tests.phone import authenticate
 from tests.relay import RunningRelay, running, settings_for
 
 
@@ -44,6 +48,14 @@ async def test_a_draining_relay_takes_no_new_sockets_and_says_when_to_come_back(
         assert (await http.get("/readyz")).status_code == 503
         assert (await http.get("/livez")).status_code == 200
     await phone.ping()  # what is open goes on until the server ends it
+
+
+async def test_who_authenticates_while_the_relay_drains_is_told_too(relay: RunningRelay) -> None:
+    phone = await relay.open()
+    code = (await relay.relay.pairing.mint()).code
+    await relay.relay.drain()
+    await authenticate(phone, pairing_code=code)
+    assert (await phone.until("drain")).payload["retry_after_ms"] > 0
 
 
 async def test_a_stopped_reader_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -144,8 +156,24 @@ async def test_small_answers_do_not_wait_for_more(relay: RunningRelay) -> None:
     """TCP_NODELAY: asyncio sets it only on sockets whose protocol is named."""
     import socket
 
-    phone = await relay.connect()
-    assert phone
+    await relay.connect()
     protocol = next(iter(relay.server.server_state.connections))
     raw = protocol.transport.get_extra_info("socket")
     assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def test_of_two_relays_on_one_data_directory_the_second_refuses(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    with pytest.raises(Misconfigured, match="another Talaria"):
+        async with open_relay(relay.relay.settings):
+            pass
+    await phone.ping()
+
+
+async def test_a_relay_that_cannot_store_is_not_ready(relay: RunningRelay) -> None:
+    await relay.relay.db.write(lambda tx: tx.execute(text("PRAGMA query_only=ON")).close())
+    with pytest.raises(StorageFailed):
+        await relay.relay.pairing.mint()
+    async with httpx.AsyncClient(base_url=relay.url) as http:
+        refused = await http.get("/readyz")
+    assert (refused.status_code, refused.json()["database"]) == (503, "storage_failed")

@@ -70,6 +70,29 @@ async def test_slower_guesses_are_not_blocked_and_old_ones_are_forgotten(rooms: 
     assert await rooms.count("attempts") < 10
 
 
+async def test_a_clock_that_is_set_back_does_not_make_a_block_longer(rooms: Rooms) -> None:
+    """A home server starts with whatever its clock says."""
+    await guess_code(rooms, times=10)
+    await guess_token(rooms, times=5)
+    await guess_token(rooms, OTHER, times=4)
+    rooms.clock.advance(-365 * 86400)
+    await rooms.attempts.admit_upgrade(THEM)
+    await guess_code(rooms)
+    await guess_token(rooms, OTHER, times=4)
+    await rooms.attempts.admit_token(OTHER)
+
+
+async def test_memory_of_guessers_is_bounded(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.sessions.attempts._REMEMBERED", 3)
+    for n in range(8):
+        await guess_token(rooms, Address(f"203.0.113.{n}"))
+        await guess_token(rooms, Address(f"203.0.112.{n}"), times=5)
+        rooms.clock.advance(200)
+    assert len(rooms.attempts._counted) <= 3
+    assert len(rooms.attempts._blocks) <= 3
+    assert await rooms.attempts.blocked("token", Address("203.0.112.7")) == 100
+
+
 async def test_a_block_outlives_the_process(tmp_path: Path) -> None:
     async with open_rooms(tmp_path) as rooms:
         await guess_code(rooms, times=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ def session_of(raw: bytes) -> str:
 def folded(raw: bytes, cuts: Sequence[int] = (), *, now: float = NOW) -> tuple[TurnState, list[Event]]:
     """The state and the frames that a stream leads to, read in pieces that end at these places."""
     edges = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
-    state, splitter, out = TurnState(session_of(raw), now), SseSplitter(), []
-    for begin, end in zip(edges, edges[1:], strict=False):
+    state, splitter = TurnState(session_of(raw), now), SseSplitter()
+    out: list[Event] = []
+    for begin, end in pairwise(edges):
         for name, data in splitter.feed(raw[begin:end]):
             out += fold(state, name, data, now)
     return state, out

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Phone:
     _drained: list[Callable[[], None]] = field(default_factory=list)
     _on_close: list[Callable[[bool], None]] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    rung: asyncio.Event = field(default_factory=asyncio.Event)
 
     # what the rooms see
 
@@ -72,7 +74,9 @@ class Phone:
     def when_closed(self, callback: Callable[[bool], None]) -> None:
         self._on_close.append(callback)
 
-    def ring(self) -> None: ...
+    def ring(self) -> None:
+        self.rung.set()
+
     def acknowledge(self, epoch: str, seq: int) -> None: ...
     def replay(self, after: int | None) -> None: ...
     def pong(self) -> None: ...
@@ -145,6 +149,7 @@ class Rooms:
     turns: Turns
     pauses: Pauses
     agent: Agent
+    bell: Phone = field(default_factory=lambda: Phone("tablet", Supports(), grants={}))  # hears what is kept, no more
 
     def phone(self, device_id: str = "phone", supports: Supports = OURS, **fields: Any) -> Phone:
         """A link that is open and has what was kept for it."""
@@ -182,10 +187,11 @@ class Rooms:
         """The payload of the kept end, once it is there."""
         async with asyncio.timeout(WAIT_S):
             while True:
+                self.bell.rung.clear()
                 for _, _, payload in await self.kept():
                     if payload["turn_id"] == turn_id:
                         return payload
-                await asyncio.sleep(0.01)
+                await self.bell.rung.wait()
 
 
 def open_device(tx: Tx, device_id: str) -> None:
@@ -195,9 +201,9 @@ def open_device(tx: Tx, device_id: str) -> None:
     outbox.join_audience(tx, device_id)
 
 
-async def open_devices(db: Database, *devices: str) -> None:
-    for device in devices:
-        await db.write(lambda tx, device=device: open_device(tx, device))  # type: ignore[misc]
+async def open_devices(db: Database) -> None:
+    for device in ("phone", "tablet"):
+        await db.write(partial(open_device, device_id=device))
 
 
 @asynccontextmanager
@@ -213,12 +219,14 @@ async def open_rooms(path: Path, url: str, *, clock: ManualClock | None = None) 
         pauses.gate.set()
         turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, sleep=pauses)
         stack.push_async_callback(turns.close)
-        yield Rooms(db, clock, tasks, hub, hermes, turns, pauses, Agent())
+        rooms = Rooms(db, clock, tasks, hub, hermes, turns, pauses, Agent())
+        hub.join(rooms.bell)
+        yield rooms
 
 
 @asynccontextmanager
 async def open_house(path: Path, agent: Agent | None = None) -> AsyncIterator[tuple[Rooms, StandIn]]:
     async with serve_stand_in(KEY, agent=agent or Agent(delay_s=0)) as hermes, open_rooms(path, hermes.url) as rooms:
         rooms.agent = hermes.agent
-        await open_devices(rooms.db, "phone", "tablet")
+        await open_devices(rooms.db)
         yield rooms, hermes

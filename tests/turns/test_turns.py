@@ -109,10 +109,12 @@ async def test_eight_wait_and_the_ninth_is_refused(rooms: Rooms) -> None:
 async def test_one_device_cannot_fill_the_house(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MAX_OF_DEVICE", 2)
     rooms.agent.gate.clear()
-    for _ in range(2):
-        await rooms.send(rooms.phone(), "gated")
+    phone = rooms.phone()
+    first, _ = [await rooms.send(phone, "gated", f"f{n}") for n in range(2)]
     with pytest.raises(TurnQueueFull):
-        await rooms.send(rooms.phone(), "gated")
+        await rooms.send(phone, "gated", "f2")
+    assert await rooms.send(phone, "gated", "f0") == first
+    await rooms.send(rooms.phone("tablet"), "gated")
 
 
 async def test_media_and_what_hermes_would_cut_are_refused(rooms: Rooms) -> None:

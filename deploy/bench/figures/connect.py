@@ -23,8 +23,9 @@ async def measure(lab: Lab) -> list[Row]:
     rates, delays_ms, others = [], [], []
     for _ in range(lab.reps):
         paired.age()
-        async with processes.relay(paired.scratch) as relay:
+        async with processes.relay(paired.scratch, core=None) as relay:  # its database threads count here
             (await dial(relay, paired.tokens[0])).hang_up()
+            await lab.quiet()
             with Meter([relay.pid]) as meter:
                 delays_ms += await _all(relay, paired.tokens[1:])
             rates.append((DEVICES - 1) / meter.seconds)

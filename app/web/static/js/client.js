@@ -144,6 +144,7 @@ export class Client {
   #phase(phase) {
     this.link = phase;
     if (phase.name === "open") this.#opened(phase.hello);
+    else this.turns.lost();
     if (phase.name === "stopped" && (this.offer || phase.then === "pair")) {
       if (!this.offer && device.get("token") !== this.#token) return this.wire.start(); // another window has a new one
       if (!this.offer) device.remove("token");
@@ -239,11 +240,11 @@ export class Client {
   }
 
   #ended(type, payload) {
-    const { turn, seen } = this.turns.end(type, payload);
+    const { turn, whole } = this.turns.end(type, payload);
     this.talk.placed(turn, payload.session_id);
     const here = payload.session_id && payload.session_id === this.talk.session;
     // Not watched while it ran, or cut to fit the mailbox: the history has all of it.
-    if (here && (!turn || !seen || payload.truncated)) this.talk.readSoon();
+    if (here && (!turn || !whole || payload.truncated)) this.talk.readSoon();
     if (turn && !isFailed(turn) && !this.turns.of(this.talk.conv).includes(turn)) this.turns.remove(turn);
     this.#flush();
     if (turn) this.list();

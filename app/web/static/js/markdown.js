@@ -3,7 +3,7 @@
 // An agent repeats what it read on the web, so its text is a stranger's: raw HTML is shown as text, pictures of
 // other hosts become links (nothing is fetched from anybody), and DOMPurify looks over what is left.
 import DOMPurify from "../vendor/dompurify/purify.es.mjs";
-import { Marked } from "../vendor/marked/marked.esm.js";
+import { Marked, Renderer } from "../vendor/marked/marked.esm.js";
 
 const SAFE_LINK = /^(?:https?:|mailto:|tel:)/i;
 const SAFE_PICTURE = /^data:image\/(?:png|jpeg|gif|webp);base64,/i;
@@ -12,6 +12,7 @@ const PURIFY = {
   ADD_ATTR: ["target"],
   FORBID_ATTR: ["style", "id", "name"],
   FORBID_TAGS: ["style", "form", "iframe", "object", "textarea", "select"],
+  RETURN_TRUSTED_TYPE: true, // the policy lets nothing else become HTML
 };
 
 const escaped = (text) =>
@@ -41,6 +42,10 @@ const renderer = {
       `<pre tabindex="0"><code>${escaped(text)}\n</code></pre></div>`
     );
   },
+  table(token) {
+    const made = Renderer.prototype.table.call(this, token);
+    return `<div class="table" role="region" aria-label="Table" tabindex="0">${made}</div>`;
+  },
   checkbox({ checked }) {
     return checked ? "☑ " : "☐ ";
   },
@@ -56,6 +61,5 @@ export function blocks(text) {
 
 /** HTML of one block, safe to insert. */
 export function blockHtml({ token }) {
-  const made = DOMPurify.sanitize(marked.parser([token]), PURIFY);
-  return token.type === "table" ? `<div class="table" role="region" aria-label="Table" tabindex="0">${made}</div>` : made;
+  return DOMPurify.sanitize(marked.parser([token]), PURIFY);
 }

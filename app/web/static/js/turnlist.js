@@ -96,14 +96,19 @@ export class TurnList {
     this.#put(was, applySnapshot(was, payload));
   }
 
-  /** @returns {{turn, seen}} seen: this page has shown how it came about */
+  /** The link is lost: what ends before it is back was not seen whole. */
+  lost() {
+    this.all = this.all.map((turn) => (isLive(turn) ? { ...turn, whole: false } : turn));
+  }
+
+  /** @returns {{turn, whole}} whole: this page has shown all of it */
   end(type, payload) {
     const was = this.find(payload.turn_id);
-    if (!was) return { turn: null, seen: false };
+    if (!was) return { turn: null, whole: false };
     const turn = this.#put(was, applyEnd(was, type, payload));
     this.#advance(turn);
     if (turn.status === "completed") this.#overtake(turn);
-    return { turn, seen: was.seen };
+    return { turn, whole: was.whole };
   }
 
   remove(turn) {

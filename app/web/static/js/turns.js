@@ -18,7 +18,7 @@ export function newTurn(about) {
     status: "running", // sending, queued, running; then completed, stopped, interrupted, failed, uncertain
     position: 0,
     n: 0,
-    seen: false, // whether this page has had its state or events
+    whole: false, // nothing of it was missed, as far as this page knows
     awaiting: false, // events were missed: those that follow wait for a snapshot
     parts: [],
     reasoning: "",
@@ -41,7 +41,7 @@ export function applyEvent(turn, event) {
   const n = event.seq;
   if (!isLive(turn) || turn.awaiting || n <= turn.n) return { turn, gap: false };
   if (n > turn.n + 1) return { turn: { ...turn, awaiting: true }, gap: true };
-  const next = { ...turn, n, seen: true, status: "running", session: event.session_id ?? turn.session };
+  const next = { ...turn, n, whole: true, status: "running", session: event.session_id ?? turn.session };
   next.startedAt ??= event.ts ?? null;
   return { turn: { ...next, ...change(next, event.event, event.payload ?? {}) }, gap: false };
 }
@@ -55,8 +55,9 @@ export function applySnapshot(turn, snapshot) {
     id: snapshot.turn_id,
     session: snapshot.session_id ?? turn.session,
     n: snapshot.n,
-    status: "running",
-    seen: true,
+    // One that waits has a snapshot, too: an empty one.
+    status: turn.status === "queued" && snapshot.n === 0 ? "queued" : "running",
+    whole: true,
     awaiting: false,
     parts: weave(turn.parts, text ?? "", (tools ?? []).map(toTool)),
     reasoning: reasoning ?? "",

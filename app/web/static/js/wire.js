@@ -120,8 +120,12 @@ export class Wire {
 
   #deliver(frame) {
     const waiting = frame.id && this.#settle(frame.id);
-    if (waiting) waiting.resolve(frame);
-    else this.frame(frame);
+    if (waiting) return waiting.resolve(frame);
+    try {
+      this.frame(frame);
+    } catch (error) {
+      reportError(error); // a frame that we trip over must not come again and again
+    }
   }
 
   /** A frame that must arrive: handled once and in order, then acknowledged. */
@@ -132,7 +136,7 @@ export class Wire {
       return;
     }
     if (found === "new") {
-      this.frame(frame);
+      this.#deliver(frame);
       this.mailbox.handled(frame.seq);
     }
     this.#ackSoon();

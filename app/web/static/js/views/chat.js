@@ -41,7 +41,8 @@ export class Chat extends Component {
           </header>
           <${Stopped} client=${client} link=${link} />
           <main>
-            <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation" onClick=${copyCode}>
+            <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation"
+              first=${items[0]?.id} onClick=${copyCode}>
               <${Earlier} talk=${talk} history=${history} />
               ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} />`}
               ${items.map((turn) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} client=${client} />`)}

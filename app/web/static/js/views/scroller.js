@@ -3,7 +3,7 @@ import { Down } from "./icons.js";
 
 const NEAR = 64; // px from the end that still count as being there
 
-/** Scrolls with what is said, unless the reader has scrolled away to read. */
+/** Scrolls with what is said, unless the reader has scrolled away to read. `first` names what stands at the top. */
 export class Scroller extends Component {
   box = createRef();
   inner = createRef();
@@ -19,6 +19,17 @@ export class Scroller extends Component {
 
   componentWillUnmount() {
     this.observer.disconnect();
+  }
+
+  getSnapshotBeforeUpdate() {
+    return this.box.current?.scrollHeight ?? 0;
+  }
+
+  /** What comes in above what is being read must not push it down. */
+  componentDidUpdate({ first }, _, height) {
+    if (first === this.props.first || this.stick) return;
+    const { current } = this.box;
+    current.scrollTop += current.scrollHeight - height;
   }
 
   /** The reader wants to see the end, whatever was read before. */

@@ -33,9 +33,25 @@ function sign(state) {
   return state === "completed" ? html`<${Check} />` : state === "failed" ? html`<${Cross} />` : html`<${Dash} />`;
 }
 
+/** Read by people: fields on lines of their own, texts as they are. */
 function pretty(value) {
-  if (typeof value === "string") return value;
-  return JSON.stringify(value, null, 2);
+  const data = typeof value === "string" ? parsed(value) : value;
+  if (typeof data === "string") return data;
+  if (Array.isArray(data) || data === null || typeof data !== "object") return JSON.stringify(data, null, 2);
+  return Object.entries(data).map(([name, it]) => `${name}: ${field(it)}`).join("\n");
+}
+
+function field(value) {
+  if (typeof value !== "string") return JSON.stringify(value, null, 2);
+  return value.includes("\n") ? `\n${value}` : value;
+}
+
+function parsed(text) {
+  try {
+    return /^\s*[[{]/.test(text) ? JSON.parse(text) : text;
+  } catch {
+    return text;
+  }
 }
 
 function cut(text) {

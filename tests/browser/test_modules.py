@@ -1,0 +1,182 @@
+"""The pure parts of the page, called in the browser that runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.phone_page import PhonePage
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+async def page(phone: PhonePage) -> Page:
+    """On our origin, so that modules can be imported."""
+    await phone.page.goto(f"{phone.url}/pair")
+    return phone.page
+
+
+FOLD = """async (steps) => {
+    const turns = await import("/static/js/turns.js");
+    let turn = turns.newTurn({ id: "t", session: "s" });
+    let gaps = 0;
+    for (const [type, payload] of steps) {
+        if (type === "stream.event") {
+            const folded = turns.applyEvent(turn, { turn_id: "t", session_id: "s", ...payload });
+            turn = folded.turn;
+            gaps += folded.gap;
+        } else if (type === "turn.snapshot") turn = turns.applySnapshot(turn, { turn_id: "t", ...payload });
+        else turn = turns.applyEnd(turn, type, { turn_id: "t", ...payload });
+    }
+    const parts = turn.parts.map((part) => part.kind === "text" ? turns.segment(part.text) : [part.id, part.state]);
+    return { parts, gaps, status: turn.status, n: turn.n, text: turns.answerText(turn), reasoning: turn.reasoning };
+}"""
+
+
+def event(n: int, name: str, **payload: Any) -> tuple[str, dict[str, Any]]:
+    return "stream.event", {"seq": n, "event": name, "payload": payload}
+
+
+def delta(n: int, text: str) -> tuple[str, dict[str, Any]]:
+    return event(n, "assistant.delta", delta=text)
+
+
+def snapshot(n: int, text: str, *tools: str) -> tuple[str, dict[str, Any]]:
+    running = [{"tool_id": tool, "tool_name": "x", "state": "running"} for tool in tools]
+    return "turn.snapshot", {"n": n, "session_id": "s", "state": {"text": text, "reasoning": "", "tools": running}}
+
+
+def end(text: str, finish: str = "completed") -> tuple[str, dict[str, Any]]:
+    return "turn.completed", {"session_id": "s", "text": text, "finish": finish}
+
+
+def tool(n: int, name: str, tool_id: str = "t1") -> tuple[str, dict[str, Any]]:
+    return event(n, f"tool.{name}", tool_id=tool_id, tool_name="x")
+
+
+FOLDS: list[tuple[list[Any], list[Any], str]] = [
+    ([delta(1, "Hel"), delta(2, "lo")], ["Hello"], "Hello"),
+    ([delta(1, "a"), delta(1, "a"), delta(2, "b"), delta(1, "a")], ["ab"], "ab"),
+    (
+        [delta(1, "a"), tool(2, "started"), delta(3, "\n\n"), delta(4, "b"), tool(5, "completed")],
+        ["a", ["t1", "completed"], "b"],
+        "a\n\nb",
+    ),
+    ([tool(1, "started"), tool(2, "failed")], [["t1", "failed"]], ""),
+    ([tool(1, "completed")], [["t1", "completed"]], ""),
+    # What the agent says in the end replaces the last segment only.
+    (
+        [delta(1, "a"), tool(2, "started"), delta(3, "b"), event(4, "assistant.completed", content="B")],
+        ["a", ["t1", "running"], "B"],
+        "a\n\nB",
+    ),
+    ([event(1, "assistant.completed", content="x")], ["x"], "x"),
+    ([event(1, "of.the.future", x=1), delta(2, "a")], ["a"], "a"),
+    # A snapshot replaces, also by less; what follows goes on from it.
+    ([delta(1, "abc"), snapshot(7, "xyz"), delta(8, "!"), delta(3, "?")], ["xyz!"], "xyz!"),
+    ([delta(1, "abc"), delta(2, "def"), snapshot(1, "abc"), delta(2, "d")], ["abcd"], "abcd"),
+    # It lacks the order of text and tools: what is known of it stays.
+    (
+        [delta(1, "a"), tool(2, "started"), snapshot(9, "a\n\nb", "t1"), delta(10, "c")],
+        ["a", ["t1", "running"], "bc"],
+        "a\n\nbc",
+    ),
+    ([delta(1, "a"), snapshot(9, "aa\n\nb", "t1")], ["aa", ["t1", "running"], "b"], "aa\n\nb"),
+    ([snapshot(9, "a\n\nb", "t1")], [["t1", "running"], "a\n\nb"], "a\n\nb"),
+    # An end is final.
+    ([delta(1, "a"), end("a"), delta(2, "b"), end("c"), snapshot(9, "d")], ["a"], "a"),
+    ([delta(1, "a"), tool(2, "started"), end("a\n\nb")], ["a", ["t1", "ended"], "b"], "a\n\nb"),
+    ([delta(1, "lost"), end("other")], ["other"], "other"),
+]
+
+
+async def test_a_turn_is_folded(page: Page) -> None:
+    for steps, parts, text in FOLDS:
+        folded = await page.evaluate(FOLD, steps)
+        assert (folded["parts"], folded["text"], folded["gaps"]) == (parts, text, 0), steps
+
+
+async def test_missed_events_wait_for_a_snapshot(page: Page) -> None:
+    folded = await page.evaluate(FOLD, [delta(1, "a"), delta(3, "c"), delta(4, "d")])
+    assert (folded["gaps"], folded["text"], folded["n"]) == (1, "a", 1)
+    folded = await page.evaluate(FOLD, [delta(1, "a"), delta(3, "c"), snapshot(4, "abcd"), delta(5, "e")])
+    assert (folded["gaps"], folded["text"], folded["n"]) == (1, "abcde", 5)
+
+
+async def test_a_mailbox_takes_each_frame_once(page: Page) -> None:
+    seen = await page.evaluate(
+        """async () => {
+            const { Mailbox } = await import("/static/js/mailbox.js");
+            const kept = new Map();
+            const shelf = { get: (name) => kept.get(name), set: (name, value) => kept.set(name, value) };
+            const box = new Mailbox(shelf);
+            const out = [box.resume() ?? null];
+            box.opened("e1");
+            const take = (seq) => {
+                out.push(box.look(seq));
+                if (out.at(-1) === "new") box.handled(seq);
+            };
+            [5, 6, 6, 5, 8, 7, 8].forEach(take);
+            out.push(box.ack(), box.ack(), new Mailbox(shelf).resume());
+            box.reset({ epoch: "e2", after: 2 });
+            take(2); take(3);
+            out.push(box.ack());
+            return out;
+        }"""
+    )
+    assert seen == [
+        None, "new", "new", "seen", "seen", "gap", "new", "new",
+        {"epoch": "e1", "seq": 8}, None, {"epoch": "e1", "after": 8},
+        "seen", "new", {"epoch": "e2", "seq": 3},
+    ]  # fmt: skip
+
+
+ROWS = [
+    {"id": 1, "role": "user", "content": "hi"},
+    {"id": 2, "role": "assistant", "content": "one", "finish_reason": "stop"},
+    {"id": 3, "role": "user", "content": "again"},
+    {"id": 4, "role": "assistant", "content": "look", "finish_reason": "tool_calls",
+     "tool_calls": [{"id": "c", "function": {"name": "x", "arguments": "{}"}}]},
+    {"id": 5, "role": "tool", "content": "done", "tool_call_id": "c"},
+]  # fmt: skip
+
+
+DONE = [*ROWS, {"id": 6, "role": "assistant", "content": "the end", "finish_reason": "stop"}]
+TRANSCRIPTS: list[tuple[list[Any], dict[str, Any] | None, list[str]]] = [
+    (ROWS, None, ["hi", "again"]),
+    (ROWS, {"said": "again"}, ["hi", "again:t"]),  # the end of the history is this turn's beginning
+    (ROWS, {"said": None}, ["hi", "again:t"]),  # begun by another device
+    (ROWS, {"said": "new"}, ["hi", "again", "new:t"]),
+    (DONE, {"said": "again"}, ["hi", "again", "again:t"]),  # said a second time
+    (DONE, {"said": "again", "parts": [{"kind": "text", "text": "look"}]}, ["hi", "again:t"]),
+    (DONE, {"said": None}, ["hi", "again", "null:t"]),
+    ([], {"said": "new"}, ["new:t"]),
+]
+
+
+async def test_a_turn_is_not_shown_twice(page: Page) -> None:
+    for rows, turn, shown in TRANSCRIPTS:
+        items = await page.evaluate(
+            """async ([rows, about]) => {
+                const { exchanges, transcript } = await import("/static/js/transcript.js");
+                const { newTurn } = await import("/static/js/turns.js");
+                const turns = about ? [newTurn({ id: "t", session: "s", ...about })] : [];
+                return transcript(exchanges(rows), turns).map((it) => it.said + (it.id === "t" ? ":t" : ""));
+            }""",
+            [rows, turn],
+        )
+        assert items == shown, (rows, turn)
+
+
+async def test_waiting_grows_and_is_spread(page: Page) -> None:
+    waits = await page.evaluate(
+        """async () => {
+            const { delay } = await import("/static/js/backoff.js");
+            const most = [0, 1, 2, 10, 500].map((attempt) => delay(attempt, { random: () => 1 }));
+            return [...most, delay(9, { random: () => 0 }), delay(0, { random: () => 0.5, floor: 2000 })];
+        }"""
+    )
+    assert waits == [1000, 2000, 4000, 30000, 30000, 0, 2500]

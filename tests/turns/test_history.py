@@ -1,0 +1,94 @@
+"""Which rows of a conversation are a turn's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.turns.history import judge, restate
+from app.turns.state import TurnState
+from tests.turns.captured import rows as captured
+
+
+def rows(*said: tuple[str, str] | tuple[str, str, str]) -> list[dict[str, Any]]:
+    """(role, content, finish_reason?) with ids from 11."""
+    return [
+        {"id": 11 + n, "role": row[0], "content": row[1], "finish_reason": row[2] if len(row) > 2 else None}
+        for n, row in enumerate(said)
+    ]
+
+
+ANSWERED = rows(("user", "hi"), ("assistant", "hello", "stop"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent", "found", "completed"),
+    [
+        (ANSWERED, "hi", True, True),
+        (ANSWERED, "  hi\n", True, True),
+        (ANSWERED, "other", False, False),
+        (ANSWERED, "h", False, False),
+        ([], "hi", False, False),
+        (rows(("user", "hi")), "hi", True, False),
+        (rows(("user", "hi"), ("assistant", "", "tool_calls"), ("tool", "r")), "hi", True, False),
+        (rows(("user", "hi"), ("assistant", "par", "length")), "hi", True, False),
+        (rows(("user", "hi"), ("assistant", "x", "stop"), ("assistant", "y", "tool_calls")), "hi", True, False),
+        (rows(("user", "failed before\n\nhi"), ("assistant", "hello", "stop")), "hi", True, True),
+        (rows(("user", "ahi"), ("assistant", "hello", "stop")), "hi", False, False),
+        (rows(("user", "hi"), ("user", "other"), ("assistant", "hello", "stop")), "hi", True, False),
+        (rows(("user", "hi"), ("user", "[System: go on]"), ("assistant", "x", "stop")), "hi", True, True),
+        (rows(("assistant", "hi", "stop")), "hi", False, False),
+        ([{"role": "user", "content": "hi"}, {"id": "x", "role": "user", "content": "hi"}], "hi", False, False),
+        (rows(("user", None), ("user", 7), ("user", "hi")), "hi", True, False),  # type: ignore[arg-type]
+    ],
+)
+def test_our_row_and_its_answer(stored: Sequence[Any], sent: str, found: bool, completed: bool) -> None:
+    verdict = judge(stored, 10, [], sent)
+    assert (verdict.rows is not None, verdict.completed) == (found, completed)
+
+
+def test_rows_known_before_are_not_ours() -> None:
+    assert judge(ANSWERED, 11, [], "hi").rows is None
+    assert judge(ANSWERED, 10, [], "hi").last_row == 12
+
+
+@pytest.mark.parametrize(
+    ("earlier", "found"), [([], 12), (["hi"], 14), (["hi", "hi"], 0), (["lost", "hi"], 14), (["again"], 12)]
+)
+def test_each_message_accounts_for_one_row(earlier: list[str], found: int) -> None:
+    stored = ANSWERED + [row | {"id": row["id"] + 2} for row in ANSWERED]
+    assert judge(stored, 10, earlier, "hi").last_row == found
+
+
+def test_a_message_with_a_picture() -> None:
+    parts: list[dict[str, Any]] = [
+        {"type": "text", "text": "describe"},
+        {"type": "image_url", "image_url": {"url": "data:x"}},
+    ]
+    assert judge(captured("image_part"), 0, [], parts).completed
+    alone = [{"type": "image_url", "image_url": {"url": "data:x"}}]
+    assert judge(rows(("user", "[screenshot]"), ("assistant", "a cat", "stop")), 0, [], alone).completed
+
+
+def test_what_is_stored_replaces_what_was_streamed() -> None:
+    state = TurnState("s", 0.0)
+    state.text.add("let me ru")
+    stored = [row for row in captured("two_tools") if row["role"] != "user"]
+    restate(state, stored, completed=True)
+    assert str(state.text).startswith("tool said:")
+    assert [(tool.tool_id, tool.tool_name, tool.args) for tool in state.tools.all] == [
+        ("t1", "terminal", {"command": "echo one"}),
+        ("t2", "read_file", {"path": "/etc/hostname"}),
+    ]
+    assert "one" in state.tools.all[0].result
+
+
+def test_of_an_interrupted_turn_the_longer_text_stands() -> None:
+    state = TurnState("s", 0.0)
+    state.text.add("as far as it was streamed")
+    restate(state, rows(("assistant", "as far")), completed=False)
+    assert str(state.text) == "as far as it was streamed"
+    restate(state, rows(("assistant", "as far")), completed=True)
+    assert str(state.text) == "as far"
