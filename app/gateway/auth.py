@@ -102,7 +102,7 @@ class Authenticator:
 
         def look(tx: Tx) -> tuple[Place, Position, dict[str, Any]] | None:
             box = store.mailbox(tx, device_id)
-            if box is None:
+            if box is None or (auth.supports.delivery and not box.listens):
                 return None
             acked = self._acks.latest(device_id, box.epoch)
             start = locate(tx, device_id, box, acked, auth.resume)
@@ -118,7 +118,7 @@ class Authenticator:
             return Place(device_id, auth.instance, store.raise_generation(tx, device_id, auth.instance)), *found[1:]
 
         found = None
-        if not auth.supports.delivery:
+        if not auth.supports.delivery or auth.instance is None:  # else there is a generation to raise
             found = await self._db.read(look)
         if found is None:
             try:

@@ -90,7 +90,7 @@ async def test_a_message_that_expired_unseen_is_never_said_to_have_arrived(tmp_p
         await phone.ack(void.seq or 0)
         await phone.ping()
         await relay.relay.acks.flush()
-        states = [(await relay.relay.messages.look(id))[1][0] for id in (seen, unseen)]
+        states = [(await relay.relay.messages.look(id)).receipts[0] for id in (seen, unseen)]
         assert [(r.state, r.reason) for r in states] == [("acked", None), ("void", "expired")]
 
 
