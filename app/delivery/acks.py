@@ -38,9 +38,10 @@ class Acks:
         self._note(self._sent, device_id, epoch, seq)
 
     def void(self, device_id: str, epoch: str, seq: int, reason: str) -> None:
-        """The device was told that this number is void."""
-        self._void[device_id, epoch, seq] = reason
-        self._schedule(GATHER_S)
+        """The device was told that this number is void, before it confirmed it."""
+        if seq > self.latest(device_id, epoch):
+            self._void[device_id, epoch, seq] = reason
+            self._schedule(GATHER_S)
 
     def latest(self, device_id: str, epoch: str) -> int:
         """The highest acknowledgement that is not stored yet; 0 if there is none."""
