@@ -34,8 +34,8 @@ def at_least(value: float, of: Literal["measured", "ratio"] = "measured") -> Aim
     return Aim("≥", value, of)
 
 
-def at_most(value: float) -> Aim:
-    return Aim("≤", value)
+def at_most(value: float, of: Literal["measured", "ratio"] = "measured") -> Aim:
+    return Aim("≤", value, of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from deploy.bench.figures import connect, database, deltas, memory, ping, stopped
+from deploy.bench.figures import appends, connect, deltas, memory, pairing, ping, posts, returning, stopped
 from deploy.bench.lab import Lab
 from deploy.bench.report import Row
 
@@ -15,5 +15,9 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "throughput": deltas.measure_throughput,
     "memory": memory.measure,
     "stopped": stopped.measure,
-    "database": database.measure,
+    "appends": appends.measure,
+    "posts": posts.measure,
+    "backlog": returning.measure_backlog,
+    "history": returning.measure_history,
+    "pairing": pairing.measure,
 }
