@@ -59,23 +59,28 @@ class Rooms:
 
 
 def locate(tx: Tx, device_id: str, box: Mailbox, acked: int, resume: Resume | None) -> Position:
-    """`acked` is the highest acknowledgement known, stored or not."""
-    acked = max(box.acked, acked)
-    after, reset = acked, None
+    """`acked` is the highest acknowledgement known, stored or not.
+
+    Where the client's numbers are not ours any more, its place is unknown, and an ack may be another instance's: it
+    gets all that is kept and knows doubles by their ids.
+    """
+    after, reset = max(box.acked, acked), None
     if resume is not None and resume.epoch is not None and resume.after is not None:
+        after = resume.after
         if resume.epoch != box.epoch:
-            reset = "epoch_changed"
-        elif resume.after > box.head:
-            reset = "rolled_back"
-        elif (
-            resume.id is not None and resume.after > box.floor and store.id_at(tx, device_id, resume.after) != resume.id
-        ):
-            after, reset = min(acked, resume.after), "rolled_back"
-        else:
-            after = resume.after
+            after, reset = box.floor, "epoch_changed"
+        elif resume.after > box.head or not _knows(tx, device_id, box, resume):
+            after, reset = box.floor, "rolled_back"
     if after < box.floor:
-        after, reset = box.floor, reset or "retention"
+        after, reset = box.floor, "retention"
     return Position(box.epoch, after, box.head, reset)
+
+
+def _knows(tx: Tx, device_id: str, box: Mailbox, resume: Resume) -> bool:
+    """Whether the frame at the client's place is the one it has there. What retention dropped is not compared."""
+    if resume.id is None or resume.after is None or resume.after <= box.floor:
+        return True
+    return store.id_at(tx, device_id, resume.after) == resume.id
 
 
 class Pump:
