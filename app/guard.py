@@ -31,6 +31,7 @@ _SPECIAL = [
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
         "224.0.0.0/4", "240.0.0.0/4",
+        "168.63.129.16/32",  # looks public, and is the host of every machine in Azure
         "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",  # Teredo and 6to4 carry any IPv4 address inside
     )
 ]  # fmt: skip
@@ -114,10 +115,11 @@ def check_url(url: str, allow: Iterable[str] = ()) -> None:
     """What can be said before anybody connects. Raises AddressRefused."""
     try:
         parsed = httpx.URL(url)
+        host, port = parsed.host, parsed.port  # a name in punycode is decoded, if it can be, when it is asked for
     except (httpx.InvalidURL, UnicodeError):
         raise AddressRefused("this is not a URL") from None
-    if parsed.userinfo or parsed.fragment or not parsed.host:
-        raise AddressRefused("a URL here has a host, and neither a user nor a fragment")
+    if parsed.userinfo or parsed.fragment or not host or not 1 <= (443 if port is None else port) <= 65535:
+        raise AddressRefused("a URL here has a host, a port that exists, and neither a user nor a fragment")
     _check(parsed, Allowed.parse(allow))
 
 

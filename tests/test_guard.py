@@ -21,7 +21,7 @@ REFUSED = [
     "255.255.255.255", "::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254",
     "64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "100::1", "2001::1",
     "2001:0:7f00:1::1", "2001:20::1", "2001:db8::1", "2002:7f00:1::1", "2002:a00:1::1", "2002:808:808::1", "3fff::1",
-    "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "5f00::1",
+    "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "5f00::1", "168.63.129.16",
 ]  # fmt: skip
 PUBLIC = [
     "1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1", "192.0.1.1", "198.17.0.1",
@@ -44,7 +44,8 @@ def test_public_addresses_are(text: str) -> None:
     [
         "http://push.example/x", "ftp://push.example/x", "https://127.0.0.1/x", "https://[::1]/x", "https://[fe80::1]/",
         "https://user:pw@push.example/x", "https:///x", "not a url", "https://push.example/#part", "file:///etc/passwd",
-        "https://192.168.1.1:8443/", "http://10.0.0.1/",
+        "https://192.168.1.1:8443/", "http://10.0.0.1/", "https://xn--/x", "https://xn--a/x", "https://push.example:0/x",
+        "https://push.example:99999/x", "https://push.example:-1/x",
     ],
 )  # fmt: skip
 def test_urls_that_nobody_allowed(url: str) -> None:
