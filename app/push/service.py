@@ -54,8 +54,9 @@ class Push:
 
         def work(tx: Tx) -> dict[str, Any]:
             now = self._clock.now()
+            checked = chosen.check(endpoint, keys)
             known = store.endpoint_of(tx, device_id, provider) if endpoint is None else None
-            place = known or chosen.check(endpoint, keys)
+            place = known or checked
             target_id, is_new = store.register(tx, secrets.token_hex(8), device_id, provider, place, keys, now)
             if is_new:
                 wakes.rearm(tx, device_id, now)

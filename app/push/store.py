@@ -46,11 +46,14 @@ _ELSEWHERE = text(
 )
 _SURPLUS = text(
     "UPDATE push_targets SET retired_at = :now, retired = 'replaced' WHERE target_id IN (SELECT target_id "
-    "FROM push_targets WHERE device_id = :device AND retired_at IS NULL ORDER BY seen_at DESC LIMIT -1 OFFSET :most)"
+    "FROM push_targets WHERE device_id = :device AND retired_at IS NULL AND target_id <> :target "
+    "ORDER BY seen_at DESC LIMIT -1 OFFSET :others)"
 )
 _FORGET = text("DELETE FROM push_targets WHERE device_id = :device AND (:target IS NULL OR target_id = :target)")
 _FORGET_OLD = text(
-    "DELETE FROM push_targets WHERE device_id = :device AND retired_at IS NOT NULL AND retired_at < :before"
+    "DELETE FROM push_targets WHERE device_id = :device AND retired_at IS NOT NULL AND target_id NOT IN (SELECT "
+    "target_id FROM push_targets WHERE device_id = :device AND retired_at >= :before "
+    "ORDER BY retired_at DESC LIMIT :most)"
 )
 _STALE = text(
     "UPDATE push_targets SET retired_at = :now, retired = 'stale' WHERE device_id = :device AND retired_at IS NULL "
@@ -135,14 +138,13 @@ def register(
     place = {"device": device_id, "provider": provider, "endpoint": endpoint}
     encoded = orjson.dumps(dict(keys)).decode()
     row = tx.one(_KNOWN, place)
-    if row is not None:
-        tx.execute(_REFRESH, {"target": row[0], "keys": encoded, "now": now})
-        return row[0], not row[1]
-    tx.execute(_ELSEWHERE, place | {"now": now})
-    tx.execute(_ADD, place | {"target": target_id, "keys": encoded, "now": now})
-    tx.execute(_SURPLUS, {"device": device_id, "now": now, "most": MAX_TARGETS})
-    tx.execute(_FORGET_OLD, {"device": device_id, "before": now - STALE_S})
-    return target_id, True
+    target_id, is_used = row or (target_id, False)
+    tx.execute(_REFRESH if row else _ADD, place | {"target": target_id, "keys": encoded, "now": now})
+    if not is_used:
+        tx.execute(_ELSEWHERE, place | {"now": now})
+        tx.execute(_SURPLUS, {"device": device_id, "target": target_id, "now": now, "others": MAX_TARGETS - 1})
+        tx.execute(_FORGET_OLD, {"device": device_id, "before": now - STALE_S, "most": MAX_TARGETS})
+    return target_id, not is_used
 
 
 def unregister(tx: Tx, device_id: str, target_id: str | None) -> int:

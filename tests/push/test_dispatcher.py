@@ -95,6 +95,10 @@ async def test_an_endpoint_belongs_to_the_device_that_registered_it_last(desk: D
     await desk.keep("a", "b")
     assert len(await desk.after(5)) == 1
     assert [t.retired for t in await desk.targets("a")] == ["moved"]
+    await desk.register("a")
+    await desk.keep("a", "b")
+    assert len(await desk.after(5)) == 1
+    assert [t.retired for t in await desk.targets("b")] == ["moved"]
 
 
 async def test_content_is_said_only_where_the_owner_wants_it(tmp_path: Path) -> None:
