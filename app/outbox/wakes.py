@@ -14,11 +14,18 @@ from sqlalchemy import text
 from app.db import Tx
 from app.outbox.store import GRACE_S
 
-# One that somebody holds is due again when the lease runs out, not at once.
-_NEXT = text("SELECT MIN(MAX(wake_at, COALESCE(lease_until, 0))) FROM mailboxes WHERE wake_at IS NOT NULL")
+FARTHEST_S = 2 * 86400.0  # nothing is put off for longer: quiet hours and Retry-After end within a day
+
+# One that somebody holds is due again when the lease runs out, not at once. Times further ahead than they can be set
+# are from a clock that ran ahead and was set back: they have come.
+_NEXT = text(
+    "SELECT MIN(MAX(CASE WHEN wake_at > :now + :farthest THEN 0 ELSE wake_at END, "
+    "CASE WHEN lease_until <= :now + :lease THEN lease_until ELSE 0 END)) FROM mailboxes WHERE wake_at IS NOT NULL"
+)
 _CLAIM = text(
-    "UPDATE mailboxes SET lease_until = :until WHERE device_id IN ("
-    "SELECT device_id FROM mailboxes WHERE wake_at <= :now AND (lease_until IS NULL OR lease_until <= :now) "
+    "UPDATE mailboxes SET lease_until = :now + :lease WHERE device_id IN ("
+    "SELECT device_id FROM mailboxes WHERE (wake_at <= :now OR wake_at > :now + :farthest) "
+    "AND (lease_until IS NULL OR lease_until <= :now OR lease_until > :now + :lease) "
     "ORDER BY wake_at LIMIT :limit) RETURNING device_id, wake_seq, acked, woken, tries, foreground_until"
 )
 _UNSEEN = text(
@@ -33,8 +40,8 @@ _DONE = text(
     "WHERE device_id = :device"
 )
 _LATER = text(
-    "UPDATE mailboxes SET lease_until = NULL, tries = tries + :tried, "
-    "wake_at = CASE WHEN wake_at IS NULL THEN NULL ELSE :at END WHERE device_id = :device"
+    "UPDATE mailboxes SET lease_until = NULL, tries = tries + :tried, wake_at = CASE WHEN wake_at IS NULL THEN NULL "
+    "WHEN wake_seq > :seq THEN MIN(:at, wake_stored_at + :grace) ELSE :at END WHERE device_id = :device"
 )
 _REARM = text(
     "UPDATE mailboxes SET wake_at = :at WHERE device_id = :device AND wake_at IS NULL AND wake_seq "
@@ -73,13 +80,14 @@ class Unseen:
     duration_s: float | None
 
 
-def next_due(tx: Tx) -> float | None:
-    row = tx.one(_NEXT)
+def next_due(tx: Tx, now: float, lease_s: float) -> float | None:
+    row = tx.one(_NEXT, {"now": now, "lease": lease_s, "farthest": FARTHEST_S})
     return None if row is None else row[0]
 
 
 def claim(tx: Tx, now: float, lease_s: float, limit: int) -> list[Overdue]:
-    return [Overdue(*row) for row in tx.all(_CLAIM, {"now": now, "until": now + lease_s, "limit": limit})]
+    claimed = tx.all(_CLAIM, {"now": now, "lease": lease_s, "farthest": FARTHEST_S, "limit": limit})
+    return [Overdue(*row) for row in claimed]
 
 
 def unseen(tx: Tx, overdue: Overdue, now: float, limit: int) -> Sequence[Unseen]:
@@ -94,9 +102,11 @@ def done(tx: Tx, device_id: str, seq: int, *, pushed: bool) -> None:
     tx.execute(_DONE, {"device": device_id, "seq": seq, "pushed": int(pushed), "grace": GRACE_S})
 
 
-def later(tx: Tx, device_id: str, at: float, *, tried: bool) -> None:
-    """Look again at `at`, unless an acknowledgement has settled it meanwhile."""
-    tx.execute(_LATER, {"device": device_id, "at": at, "tried": int(tried)})
+def later(tx: Tx, device_id: str, seq: int, at: float, *, tried: bool) -> None:
+    """Look again at `at`, unless an acknowledgement has settled it meanwhile. What was stored since, above `seq`, is
+    due in its turn.
+    """
+    tx.execute(_LATER, {"device": device_id, "seq": seq, "at": at, "tried": int(tried), "grace": GRACE_S})
 
 
 def rearm(tx: Tx, device_id: str, at: float) -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from app.push.provider import Outcome, Verdict
 
 MAX_RETRY_AFTER_S = 86400.0  # whoever asks for more is asked again once a day
-MAX_DETAIL = 200  # characters
+MAX_DETAIL = 200  # characters, counted once secrets are out of it: half of one would not be found
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def outcome(
 ) -> Outcome:  # fmt: skip
     found = meaning(key, own)
     return Outcome(
-        found.verdict, found.code, (detail or found.what)[:MAX_DETAIL], status,
+        found.verdict, found.code, detail or found.what, status,
         retry_after if found.verdict is Verdict.LATER else None, stage,
     )  # fmt: skip
 

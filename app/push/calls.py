@@ -11,7 +11,7 @@ import httpx
 import orjson
 
 from app.guard import AddressRefused, AnswerTooBig, NameUnknown
-from app.push.answers import MAX_DETAIL, Table, outcome, parse_retry_after
+from app.push.answers import Table, outcome, parse_retry_after
 from app.push.provider import Outcome
 
 
@@ -29,7 +29,7 @@ class Answer:
         return value if isinstance(value, dict) else {}
 
     def words(self) -> str:
-        return self.body[: 4 * MAX_DETAIL].decode(errors="replace").strip()
+        return self.body.decode(errors="replace").strip()
 
     def outcome(self, own: Table, *, key: int | str | None = None, detail: str | None = None) -> Outcome:
         said = self.words() if detail is None else detail

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,8 +24,9 @@ from app.outbox.store import GRACE_S
 from app.outbox.wakes import Overdue, Unseen
 from app.push import notice as notices
 from app.push import store
-from app.push.answers import MAX_DETAIL, outcome
+from app.push.answers import MAX_DETAIL, MAX_RETRY_AFTER_S, outcome
 from app.push.notice import Content, Notice
+from app.push.presence import FOREGROUND_S
 from app.push.provider import Outcome, PushProvider, Target, Verdict
 from app.push.rules import Preferences
 from app.tasks import Supervisor
@@ -94,7 +96,7 @@ class Dispatcher:
         if free <= 0:
             return 0
         now = self._clock.now()
-        if (due := await self._db.read(wakes.next_due)) is None or due > now:
+        if (due := await self._next_due(now)) is None or due > now:
             return 0
         claimed = await self._db.write(lambda tx: wakes.claim(tx, now, LEASE_S, free))
         for overdue in claimed:
@@ -111,8 +113,12 @@ class Dispatcher:
         """Real seconds until the next look."""
         if len(self._running) >= AT_ONCE:
             return GRACE_S  # each that ends rings
-        due = await self._db.read(wakes.next_due)
-        return GRACE_S if due is None else min(max(due - self._clock.now(), 0.0), GRACE_S)
+        now = self._clock.now()
+        due = await self._next_due(now)
+        return GRACE_S if due is None else min(max(due - now, 0.0), GRACE_S)
+
+    async def _next_due(self, now: float) -> float | None:
+        return await self._db.read(lambda tx: wakes.next_due(tx, now, LEASE_S))
 
     # one mailbox
 
@@ -130,14 +136,15 @@ class Dispatcher:
             await self._db.write(lambda tx: _nothing(tx, overdue, now))
             return
         waits = case.wishes.waits_until(frames, now)
-        if overdue.foreground_until is not None and overdue.foreground_until > now:
-            waits = max(waits or 0.0, overdue.foreground_until)
+        if (foreground := _ahead(overdue.foreground_until, now, FOREGROUND_S)) is not None:
+            waits = max(waits or 0.0, foreground)
         if waits is not None:
-            await self._db.write(lambda tx: wakes.later(tx, device, waits, tried=False))
+            seq = max(overdue.wake_seq, frames[0].seq)
+            await self._db.write(lambda tx: wakes.later(tx, device, seq, waits, tried=False))
             return
         notice = await self._notice(frames, now)
         open_targets = [t for t in case.targets if t.settled < notice.head]
-        ready = [t for t in open_targets if (t.not_before or 0.0) <= now]
+        ready = [t for t in open_targets if _ahead(t.not_before, now, MAX_RETRY_AFTER_S) is None]
         results = await asyncio.gather(*(self.push(target, notice) for target in ready))
         await self._db.write(lambda tx: self._conclude(tx, overdue, case.targets, notice, results))
 
@@ -167,26 +174,27 @@ class Dispatcher:
                 if target.settled < notice.head and target.not_before is not None:
                     again.append(target.not_before)
                 continue
-            pause = self._pause_after(result.outcome, overdue.tries)
-            not_before = None if pause is None else now + pause
+            not_before = self.not_before(result.outcome, overdue.tries)
             store.record(tx, target, notice, result.outcome, now=now, ms=result.ms, not_before=not_before)
             pushed = pushed or result.outcome.verdict is Verdict.SENT
             if not_before is not None:
                 again.append(not_before)
+        seq = max(overdue.wake_seq, notice.head)
         if again:
-            wakes.later(tx, device, min(again), tried=bool(results))
+            wakes.later(tx, device, seq, min(again), tried=bool(results))
         else:
-            wakes.done(tx, device, max(overdue.wake_seq, notice.head), pushed=pushed)
+            wakes.done(tx, device, seq, pushed=pushed)
 
-    def _pause_after(self, result: Outcome, tries: int) -> float | None:
-        """Seconds; None: not again."""
+    def not_before(self, result: Outcome, tries: int) -> float | None:
+        """When that target may be tried again; None: it is not to be, for this."""
+        now = self._clock.now()
         if result.verdict is Verdict.BLOCKED:
-            return BLOCKED_S
+            return now + BLOCKED_S
         if result.verdict is not Verdict.LATER:
             return None
         first, last = BACKOFF_S
         pause = min(first * 2.0 ** min(tries, 20), last) * (0.8 + 0.4 * self._jitter())
-        return max(pause, result.retry_after or 0.0)
+        return now + max(pause, result.retry_after or 0.0)
 
     # one target
 
@@ -201,8 +209,7 @@ class Dispatcher:
                 break
             notice = smaller
             result = await self._send(target, notice)
-        detail = clean_text(result.detail.replace(target.endpoint, "…"), MAX_DETAIL)
-        result = replace(result, detail=detail)
+        result = replace(result, detail=clean_text(_without(target.endpoint, result.detail), MAX_DETAIL))
         if result.verdict is not Verdict.SENT:
             log.info(
                 "a push was not taken",
@@ -232,6 +239,18 @@ class Pushed:
     target: Target
     outcome: Outcome
     ms: int
+
+
+def _ahead(until: float | None, now: float, longest_s: float) -> float | None:
+    """`until`, if it is to be waited for: one further ahead than it can be set is from a clock that was set back."""
+    return until if until is not None and now < until <= now + longest_s else None
+
+
+def _without(endpoint: str, said: str) -> str:
+    """Also where only its secret part is repeated, or the whole in another spelling."""
+    for secret in (endpoint, *re.findall(r"[\w-]{16,}", endpoint)):
+        said = said.replace(secret, "…")
+    return said
 
 
 def _nothing(tx: Tx, overdue: Overdue, now: float) -> None:

@@ -35,14 +35,16 @@ class Presence:
     def __init__(self, db: Database, clock: Clock, tasks: Supervisor, ring: Callable[[], None]) -> None:
         self._db, self._clock, self._tasks, self._ring = db, clock, tasks, ring
         self._until: dict[str, dict[int, float]] = {}
+        self._watched: set[int] = set()  # links whose end we hear of
 
     async def say(self, link: Link, *, foreground: bool) -> None:
-        links = self._until.get(link.device_id, {})
-        if foreground and link.link_id not in links:
+        if foreground and link.link_id not in self._watched:
+            self._watched.add(link.link_id)
             link.when_closed(lambda clean: self._closed(link, clean=clean))
         await self._set(link.device_id, link.link_id, foreground=foreground)
 
     def _closed(self, link: Link, *, clean: bool) -> None:
+        self._watched.discard(link.link_id)
         if clean and link.link_id in self._until.get(link.device_id, {}):
             self._tasks.start(self._left(link), "presence")
 

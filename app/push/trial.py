@@ -89,7 +89,8 @@ class Trial:
         def record(tx: Tx) -> None:
             now = self._clock.now()
             for result in results:
-                store.record(tx, result.target, notice, result.outcome, now=now, ms=result.ms)
+                again = self._dispatcher.not_before(result.outcome, 0)
+                store.record(tx, result.target, notice, result.outcome, now=now, ms=result.ms, not_before=again)
                 if result.outcome.verdict is Verdict.SENT:
                     wakes.retry_now(tx, result.target.device_id, now)
 

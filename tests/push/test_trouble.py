@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from app.outbox import messages, wakes
 from app.push import store
 from app.push.answers import outcome
@@ -91,6 +93,24 @@ async def test_a_target_that_fails_does_not_hold_up_the_others(desk: Desk) -> No
     assert await desk.due_in("a") is None
 
 
+async def test_what_comes_while_a_push_fails_is_not_put_off_with_it(desk: Desk) -> None:
+    await desk.phone("a")
+    await desk.register("a", "second-topic")
+    await desk.keep("a")
+    fail = _instead("topic-of-a", 403, desk)
+
+    async def send(target, notice, now):  # type: ignore[no-untyped-def]
+        if notice.head == 1 and target.endpoint == "topic-of-a":
+            await desk.keep("a")
+        return await fail(target, notice, now)
+
+    desk.provider.send = send  # type: ignore[method-assign]
+    assert await desk.after(5) == [("second-topic", "New message")]
+    assert await desk.due_in("a") == 5
+    assert await desk.after(5) == [("second-topic", "2 new messages")]
+    assert await desk.due_in("a") == 3595
+
+
 async def test_a_refused_push_is_not_repeated_and_the_next_burst_tries_again(desk: Desk) -> None:
     await desk.phone("a")
     await desk.keep("a")
@@ -163,6 +183,18 @@ async def test_a_device_has_so_many_targets_at_most(desk: Desk) -> None:
     assert sorted(topic for topic, _ in await desk.after(5)) == sorted(f"topic-{n}" for n in range(3, 11))
 
 
+async def test_targets_that_come_back_count_like_new_ones_and_few_old_ones_are_remembered(desk: Desk) -> None:
+    await desk.phone("a", target=False)
+    for n in [*range(30), *range(10)]:
+        desk.clock.advance(1)
+        await desk.register("a", f"topic-{n}")
+    found = await desk.targets("a")
+    assert len([t for t in found if t.retired_at is None]) == store.MAX_TARGETS
+    assert len(found) == 2 * store.MAX_TARGETS
+    await desk.keep("a")
+    assert sorted(topic for topic, _ in await desk.after(5)) == sorted(f"topic-{n}" for n in range(2, 10))
+
+
 async def test_every_outcome_is_kept_the_last_hundred_of_each_device(desk: Desk) -> None:
     await desk.phone("a")
     await desk.phone("b")
@@ -222,11 +254,33 @@ async def test_a_lease_outlives_a_crash_and_then_somebody_else_pushes(desk: Desk
     desk.clock.advance(5)
     claimed = await desk.db.write(lambda tx: wakes.claim(tx, desk.clock.now(), LEASE_S, 8))  # and then it was killed
     assert [overdue.device_id for overdue in claimed] == ["a"]
-    due = await desk.db.read(wakes.next_due)
+    due = await desk.db.read(lambda tx: wakes.next_due(tx, desk.clock.now(), LEASE_S))
     assert due == desk.clock.now() + LEASE_S
     assert await desk.after(LEASE_S - 0.1) == []
     assert await desk.after(0.1) == ONE
     assert await desk.after(3600) == []
+
+
+YEAR_S = 365 * 86400.0
+
+
+@pytest.mark.parametrize("trouble", ["claimed", "waiting", "failed", "foreground"])
+async def test_a_clock_that_ran_ahead_and_is_set_back_holds_up_no_push(desk: Desk, trouble: str) -> None:
+    await desk.phone("a")
+    desk.clock.advance(YEAR_S)
+    await desk.register("a")
+    await desk.keep("a")
+    now = desk.clock.now()
+    if trouble == "foreground":
+        await desk.db.write(lambda tx: wakes.set_foreground(tx, "a", now + 60, now))
+    elif trouble == "claimed":
+        await desk.db.write(lambda tx: wakes.claim(tx, now + 5, LEASE_S, 8))
+    elif trouble == "failed":
+        desk.service.replies = [Reply(500)]
+        await desk.after(5)
+    desk.clock.advance(-YEAR_S)
+    assert await desk.after(5) == ONE
+    assert await desk.after(YEAR_S) == []
 
 
 async def test_what_comes_while_a_push_is_on_its_way_gets_one_of_its_own(desk: Desk) -> None:

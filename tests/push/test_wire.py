@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,18 @@ class House:
         box = await self.relay.relay.db.read(lambda tx: outbox.mailbox(tx, str(phone.auth["device_id"])))
         assert box is not None
         return box
+
+
+@dataclass
+class Window:
+    """A link that shows who waits for its end."""
+
+    link_id: int
+    device_id: str
+    watchers: list[Callable[[bool], None]] = field(default_factory=list)
+
+    def when_closed(self, callback: Callable[[bool], None]) -> None:
+        self.watchers.append(callback)
 
 
 @pytest.fixture
@@ -154,6 +166,42 @@ async def test_what_cannot_be_registered_is_refused_by_name(house: House, payloa
         assert answer.headers["x-talaria-error"] == code
 
 
+async def test_a_target_that_is_known_does_not_stand_for_one_that_is_not_named(house: House) -> None:
+    phone = await house.relay.connect()
+    house.browser.application_key = phone.auth["push"]["vapid_key"]
+    keys = house.browser.keys()
+    for provider in ("webpush", "unifiedpush"):
+        await phone.ask("system", "push.register", provider=provider, endpoint=house.push_url, keys=keys)
+        answer = await phone.ask("system", "push.register", provider=provider)
+        assert answer.payload["code"] == "push_target_invalid"
+    assert {result["verdict"] for result in (await phone.ask("system", "push.test")).payload["results"]} == {"sent"}
+
+
+async def test_what_a_provider_repeats_of_an_endpoint_is_not_shown(house: House) -> None:
+    phone = await house.relay.connect()
+    secret = "S3cr3t-part" * 30
+    url = f"{house.push_url}/{secret}"
+    await phone.ask("system", "push.register", provider="webpush", endpoint=url, keys=house.browser.keys())
+    for said in (f"there is nothing at {url}", f"unknown: {secret}", url.replace("/", "\\/")):
+        house.browser.replies = [Reply(400, said.encode())]
+        (result,) = (await phone.ask("system", "push.test")).payload["results"]
+        assert result["code"] == "rejected"
+        assert "S3cr3t" not in result["detail"]
+
+
+async def test_a_test_keeps_to_retry_after_too(house: House) -> None:
+    phone = await house.relay.connect()
+    await phone.ask("system", "push.register", provider="ntfy")
+    house.ntfy.replies = [Reply(429, b"", {"retry-after": "600"})]
+    await phone.ask("system", "push.test")
+    await phone.hang_up()
+    await house.send()
+    await house.look(5)
+    assert house.ntfy.requests == 1
+    await house.look(600)
+    assert len(house.ntfy.taken) == 1
+
+
 async def test_presence_holds_back_the_wake_of_that_device_until_it_leaves(house: House) -> None:
     phone, other = await house.relay.connect(), await house.relay.connect()
     topics = {}
@@ -176,6 +224,16 @@ async def test_presence_holds_back_the_wake_of_that_device_until_it_leaves(house
     await second.ping()
     await house.look(0)
     assert [t["topic"] for t in house.ntfy.taken] == [topics[other.token], topics[phone.token]]
+
+
+async def test_the_end_of_a_link_is_watched_once(house: House) -> None:
+    """Each window that is looked at and left says so; a link may last for months."""
+    phone = await house.relay.connect()
+    window = Window(link_id=-1, device_id=phone.auth["device_id"])
+    for _ in range(3):
+        for foreground in (True, False):
+            await house.relay.relay.push.presence.say(window, foreground=foreground)
+    assert len(window.watchers) == 1
 
 
 async def test_a_link_that_breaks_leaves_the_foreground_to_run_out(house: House) -> None:
