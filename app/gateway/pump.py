@@ -109,9 +109,8 @@ class Pump:
         self._rung = False
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
-        if start.reset is not None and isinstance(voice, Acknowledging):
-            payload = {"epoch": start.epoch, "after": start.after, "head": start.head, "reason": start.reset}
-            outbound.send(encode("system", "reset", payload))
+        if start.reset is not None:
+            self._say_reset(start.after, start.head, start.reset)
         self.acknowledge(start.epoch, start.after)
 
     def ring(self) -> None:
@@ -174,11 +173,16 @@ class Pump:
         """True if there may be more."""
         await self._outbound.room()
         cursor = self._cursor
-        page = await self._rooms.db.read(lambda tx: self._page(tx, cursor))
-        if page is None:
+        read = await self._rooms.db.read(lambda tx: self._page(tx, cursor))
+        if read is None:
             self._stopped = True
-        if self._is_over() or page is None:
+        if self._is_over() or read is None:
             return False
+        if cursor != self._cursor:
+            return True
+        page, box = read
+        if box is not None and box.floor > cursor:
+            cursor = self._skip_to_floor(box)
         if not self._shows():
             page = [replace(kept, void=kept.void or "not_granted") for kept in page]
         for kept in page:
@@ -205,14 +209,30 @@ class Pump:
             self._caught_up()
         return False
 
-    def _page(self, tx: Tx, cursor: int) -> list[Kept] | None:
-        """None: a newer link of this instance has been admitted."""
+    def _skip_to_floor(self, box: Mailbox) -> int:
+        """Retention has dropped what was to come next."""
+        self._cursor, self._sent = box.floor, max(self._sent, box.floor)
+        self._say_reset(box.floor, box.head, "retention")
+        self.acknowledge(self._epoch, box.floor)
+        return box.floor
+
+    def _say_reset(self, after: int, head: int, reason: str) -> None:
+        if isinstance(self._voice, Acknowledging):
+            payload = {"epoch": self._epoch, "after": after, "head": head, "reason": reason}
+            self._outbound.send(encode("system", "reset", payload))
+
+    def _page(self, tx: Tx, cursor: int) -> tuple[list[Kept], Mailbox | None] | None:
+        """What follows `cursor`; with the mailbox where that is not the very next number. None: a newer link of this
+        instance has been admitted.
+        """
         place = self._place
         if place.instance is not None and place.generation:
             newest = store.generation(tx, place.device_id, place.instance)
             if newest > place.generation:
                 return None
-        return store.after(tx, place.device_id, cursor, PAGE, self._rooms.clock.now())
+        page = store.after(tx, place.device_id, cursor, PAGE, self._rooms.clock.now())
+        is_next = bool(page) and page[0].seq == cursor + 1
+        return page, None if is_next else store.mailbox(tx, place.device_id)
 
     def _ask(self) -> None:
         """One question at a time."""

@@ -116,6 +116,34 @@ async def test_a_mailbox_whose_prefix_is_gone_says_so(relay: RunningRelay) -> No
     assert await until_synced(again) == [("message", 4), ("message", 5)]
 
 
+async def test_a_prefix_that_goes_while_a_slow_reader_is_in_it_is_said_to_be_gone(tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path), limits=Limits(stall_seconds=30)) as relay:
+        phone = await relay.connect()
+        await phone.until("synced")
+        device = phone.auth["device_id"]
+        phone.socket.transport.pause_reading()
+        await send(relay, *("x" * 200_000 for _ in range(150)), device_id=device)
+        await relay.relay.db.write(lambda tx: retention.drop(tx, device, 140))
+        phone.socket.transport.resume_reading()
+        await phone.until("message", lambda frame: frame.seq == 150)
+        seen = [frame for frame in phone.frames if frame.type in ("message", "reset")]
+        (cut,) = [n for n, frame in enumerate(seen) if frame.type == "reset"]
+        assert seen[cut].payload == {"epoch": phone.auth["epoch"], "after": 140, "head": 150, "reason": "retention"}
+        assert [frame.seq for frame in seen] == [*range(1, cut + 1), None, *range(141, 151)]
+
+
+async def test_what_retention_dropped_cannot_be_asked_for_again(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    await phone.until("synced")
+    await send(relay, *"abcde")
+    await phone.until("message", lambda frame: frame.seq == 5)
+    for floor, rest in ((3, [("reset", None), ("message", 4), ("message", 5)]), (5, [("reset", None)])):
+        await relay.relay.db.write(lambda tx, floor=floor: retention.drop(tx, phone.auth["device_id"], floor))  # type: ignore[misc]
+        await phone.send("system", "sync", after=0)
+        assert await until_synced(phone) == rest
+        assert phone.frames[phone.read - 1].payload["head"] == 5
+
+
 async def test_a_storm_of_supersessions_loses_and_reorders_nothing(relay: RunningRelay) -> None:
     """Each socket of the instance is replaced at once by the next, while messages keep coming."""
     phone = await relay.connect(instance="tab")
