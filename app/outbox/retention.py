@@ -11,9 +11,11 @@ from app.db import Tx
 STEP = 2_000  # rows taken in one transaction: a long one would hold up every writer
 SETTLED_S = 86400.0  # a payload that no mailbox has still has receipts to show for a day; a once-key is good as long
 
+# Old is what lies before the first that is not: times need not rise with the numbers, since clocks are set.
 _CUTS = text(
-    "SELECT m.device_id, m.floor, m.head - :count, (SELECT MAX(o.seq) FROM outbox o JOIN payloads p USING (payload_id) "
-    "WHERE o.device_id = m.device_id AND p.created_at < :before) FROM mailboxes m WHERE m.head > m.floor"
+    "SELECT m.device_id, m.floor, m.head - :count, COALESCE((SELECT o.seq - 1 FROM outbox o JOIN payloads p "
+    "USING (payload_id) WHERE o.device_id = m.device_id AND p.created_at >= :before ORDER BY o.seq LIMIT 1), m.head) "
+    "FROM mailboxes m WHERE m.head > m.floor"
 )
 _DROP = text("DELETE FROM outbox WHERE device_id = :device AND seq <= :cut")
 _FLOOR = text("UPDATE mailboxes SET floor = :cut WHERE device_id = :device AND floor < :cut")
@@ -37,7 +39,7 @@ class Retention:
 def cuts(tx: Tx, rules: Retention, now: float) -> dict[str, tuple[int, int]]:
     """Device → (floor, the number up to which everything goes). A read: it looks at every mailbox."""
     rows = tx.all(_CUTS, {"count": rules.max_count, "before": now - rules.max_age_s})
-    wanted = {device: (floor, max(by_count, by_age or 0)) for device, floor, by_count, by_age in rows}
+    wanted = {device: (floor, max(by_count, by_age)) for device, floor, by_count, by_age in rows}
     return {device: (floor, cut) for device, (floor, cut) in wanted.items() if cut > floor}
 
 

@@ -166,6 +166,21 @@ async def test_retention_drops_only_a_prefix_by_age_and_by_count(boxes: Boxes) -
     assert [seq for seq, _, _ in await boxes.rows("old")] == [3, 4, 5]
 
 
+async def test_a_message_of_a_wrong_clock_takes_no_newer_one_with_it(boxes: Boxes) -> None:
+    """A host without a battery clock begins in the past until it has asked for the time."""
+    await boxes.add("a")
+    await boxes.put("a", count=2)
+    boxes.now -= 1000
+    await boxes.put("a")
+    boxes.now += 1010
+    await boxes.put("a")
+    await clean(boxes, Retention(max_age_s=50, max_count=100))
+    assert [seq for seq, _, _ in await boxes.rows("a")] == [1, 2, 3, 4]
+    boxes.now += 45
+    await clean(boxes, Retention(max_age_s=50, max_count=100))
+    assert [seq for seq, _, _ in await boxes.rows("a")] == [4]
+
+
 async def test_a_payload_goes_when_the_last_mailbox_has_let_it_go(boxes: Boxes) -> None:
     await boxes.add("a", "b")
     await boxes.put("a", "b")
