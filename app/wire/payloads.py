@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MAX_TTL_S = 10 * 365 * 86400
+MAX_DEPTH = 32  # of what is passed on as it came
 
 
 class Payload(BaseModel):
@@ -32,6 +33,17 @@ def _blank(value: object) -> object:
     return None if value == "" else value
 
 
+def _shallow(value: object, levels: int = MAX_DEPTH) -> object:
+    """JSON may be read deeper than it can be written."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not levels and inner:
+        raise ValueError(f"it may be nested {MAX_DEPTH} deep")
+    for one in inner:
+        _shallow(one, levels - 1)
+    return value
+
+
+Metadata = Annotated[dict[str, Any] | None, BeforeValidator(_shallow)]
 OptionalId = Annotated[Id | None, BeforeValidator(_blank)]
 
 
@@ -160,7 +172,7 @@ class ProactiveReply(Payload):
     message_id: Annotated[Key | None, BeforeValidator(_blank)] = None
     client_msg_id: Annotated[Key | None, BeforeValidator(_blank)] = None
     ts: float | None = Field(None, ge=0, le=1e15)  # the client's own clock, in milliseconds
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata = None
 
 
 class ProactiveCancel(Payload):
@@ -185,7 +197,7 @@ class NewMessage(Payload):
     )
     reply_to: OptionalId = None
     surfacing: Annotated[str, StringConstraints(max_length=64)] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata = None
 
 
 class Anything(Payload):

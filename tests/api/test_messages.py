@@ -102,6 +102,7 @@ async def test_who_may(relay: RunningRelay, http: httpx.AsyncClient) -> None:
         (b'{"text": "x", "kind": "turn"}', (400, "payload_invalid")),
         (b'{"text": "x", "ttl_seconds": 1.5}', (400, "payload_invalid")),
         (b'{"text": "x", "metadata": []}', (400, "payload_invalid")),
+        (b'{"text": "x", "metadata": {"a": ' + b"[" * 300 + b"]" * 300 + b"}}", (400, "payload_invalid")),
         (b'{"text": "x", "message_id": "' + b"m" * 129 + b'"}', (400, "payload_invalid")),
         (b'{"text": "x", "ttl_seconds": 0}', (400, "message_expired")),
         (b'{"text": "x", "ttl_seconds": -5}', (400, "message_expired")),
