@@ -13,6 +13,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._devices: dict[str, dict[int, Peer]] = {}
+        self.rings = 0  # so far: who looked at a mailbox before can tell that nothing came since
 
     def join(self, peer: Peer) -> None:
         """A newer link of the same device and instance supersedes the older one."""
@@ -32,6 +33,7 @@ class Hub:
 
     def ring(self, devices: Iterable[str]) -> None:
         """The bell of `keep`: wakes the pumps of these devices."""
+        self.rings += 1
         for device_id in devices:
             for peer in self.of_device(device_id):
                 peer.ring()

@@ -83,6 +83,7 @@ class Sessions:
         self.default_ttl = settings.session_ttl
         self._on_revoked = on_revoked
         self._on_changed = on_changed
+        self._seen: dict[str, tuple[str, float]] = {}  # session → device, when; not written yet
         self._verdicts: Verdicts[Principal] = Verdicts(clock)
         # Counts ends and changes. What was read before one may be out of date: it is not cached, and a link that was
         # authenticated meanwhile is to be rechecked.
@@ -127,7 +128,7 @@ class Sessions:
         principal = self._judge(session)
         if changes == self.changes:
             self._verdicts.put(key, session_id, principal)
-        await self._note_seen(session)
+        self._note_seen(session)
         return principal
 
     async def verify_from(self, token: str, address: Address) -> Principal:
@@ -143,6 +144,7 @@ class Sessions:
 
     async def recheck(self, session_ids: Iterable[str]) -> dict[str, Principal | RelayError]:
         """What each of these sessions may now; one query. For sockets that stay open."""
+        await self._store_seen()
         asked = list(dict.fromkeys(session_ids))
         rows = await self._db.read(lambda tx: store.sessions_by_id(tx, asked)) if asked else []
         found: dict[str, Principal | RelayError] = {session_id: SessionUnknown() for session_id in asked}
@@ -159,20 +161,28 @@ class Sessions:
         _check_end(session.expires_at, self._clock.now())
         return _principal(session)
 
-    async def _note_seen(self, session: Session) -> None:
+    def _note_seen(self, session: Session) -> None:
         now = self._clock.now()
         if session.last_seen_at is None or abs(now - session.last_seen_at) >= SEEN_S:
-            with suppress(RelayError):  # a full disk stops nobody from reading
-                await self._db.write(lambda tx: store.seen(tx, session.session_id, session.device_id, now))
+            self._seen[session.session_id] = (session.device_id, now)
+
+    async def _store_seen(self) -> None:
+        """All that were seen since the last time, in one work. It is for people, and a full disk stops nobody."""
+        seen, self._seen = self._seen, {}
+        if seen:
+            with suppress(RelayError):
+                await self._db.write(lambda tx: store.seen(tx, seen))
 
     # the owner's view
 
     async def list(self) -> Sequence[Session]:
         """Live sessions, the most recently seen first."""
+        await self._store_seen()
         return await self._db.read(lambda tx: store.live_sessions(tx, self._clock.now()))
 
     async def devices(self) -> Sequence[tuple[Device, Sequence[Session]]]:
         """Every device with its live sessions."""
+        await self._store_seen()
         devices, sessions = await self._db.read(
             lambda tx: (store.devices(tx), store.live_sessions(tx, self._clock.now()))
         )

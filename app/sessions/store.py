@@ -157,9 +157,10 @@ def change(tx: Tx, session_id: str, grants: Expiries, expires_at: float | None) 
     tx.execute(_CHANGE, values)
 
 
-def seen(tx: Tx, session_id: str, device_id: str, now: float) -> None:
-    tx.execute(_SEEN_SESSION, {"session": session_id, "now": now})
-    tx.execute(_SEEN_DEVICE, {"device": device_id, "now": now})
+def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
+    """Session → device and when."""
+    tx.execute(_SEEN_SESSION, [{"session": session_id, "now": at} for session_id, (_, at) in seen.items()])
+    tx.execute(_SEEN_DEVICE, [{"device": device_id, "now": at} for device_id, at in seen.values()])
 
 
 # guessing
