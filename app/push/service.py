@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from app.clock import Clock
 from app.db import Database, Tx
-from app.errors import RateLimited
+from app.errors import RateLimited, StorageFull
 from app.guard import guarded_client
 from app.outbox import wakes
 from app.push import store
@@ -184,7 +184,8 @@ async def open_push(
             store.forgive(tx)
             wakes.retry_now(tx, None, clock.now())
 
-        await db.write(start)
+        with suppress(StorageFull):  # then what failed is tried again in its own time
+            await db.write(start)
         dispatching = tasks.start(dispatcher.forever(), "push dispatcher")
         try:
             presence = Presence(db, clock, tasks, dispatcher.ring)

@@ -9,9 +9,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from app.delivery.drafts import Draft
+from app.delivery.messages import OPERATOR
+from app.errors import StorageFull
 from tests.crash.relay_process import RelayProcess
 from tests.crash.trial import Counts, trial
+from tests.relay import running, settings_for
 
 SECONDS = float(os.environ.get("CRASH_SECONDS", "60"))
 
@@ -63,6 +68,32 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+def fill(filler: Path, leave: int = 0) -> None:
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            file.truncate(file.tell() - leave)
+
+
+async def test_a_start_on_a_full_disk_gives_what_is_stored(small_disk: Path) -> None:
+    """Also when a push had failed before, which a start would try again at once."""
+    settings = settings_for(small_disk / "data")
+    failed = text("UPDATE mailboxes SET tries = 1, wake_at = wake_at + 3600")
+    async with running(settings) as relay:
+        phone = await relay.connect()
+        await phone.hang_up()
+        await relay.relay.messages.send(Draft("hello"), sender=OPERATOR)
+        await relay.relay.db.write(lambda tx: tx.execute(failed).close())
+    fill(small_disk / "filler", leave=36 * 1024)  # the database's index of its log has room, the log has none
+    async with running(settings) as relay:
+        with pytest.raises(StorageFull):
+            await relay.relay.messages.send(Draft("more"), sender=OPERATOR)
+        back = await relay.connect(session_token=phone.token)
+        assert (await back.until("message")).payload["text"] == "hello"
+
+
 async def test_a_full_disk_for_a_while(small_disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Senders are refused by name and try again; what was accepted before arrives meanwhile; kills go on."""
     filler = small_disk / "filler"
@@ -70,12 +101,7 @@ async def test_a_full_disk_for_a_while(small_disk: Path, capsys: pytest.CaptureF
     async def fill_and_free(relay: RelayProcess, sent: Callable[[], int]) -> None:
         await kill_every_second(relay, lambda: sent() >= 300, 3)
         for _ in range(3):
-            with filler.open("wb", buffering=0) as file:
-                try:
-                    while True:
-                        file.write(b"\0" * 65536)
-                except OSError:
-                    pass
+            fill(filler)
             await asyncio.sleep(2)
             filler.unlink()
             await asyncio.sleep(1)
