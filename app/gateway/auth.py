@@ -50,6 +50,7 @@ class Admission:
     start: Position | None  # None: the client does not acknowledge
     ok: dict[str, Any]  # payload of auth.ok
     changes: int  # how many changes of sessions the verdict takes into account
+    is_current: bool = False  # nothing was kept for any device since `start` was read
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,8 @@ class Connection:
         self._socket.raise_limit(MAX_MESSAGE)
         self._link.opened()
         self._pump = self._gateway.opened(self, admission, frame)
-        self.ring()
+        if self._pump is not None:
+            self._pump.begin(is_current=admission.is_current)
 
     # the end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -65,13 +66,15 @@ class Gateway:
             link.send(refusal(PayloadInvalid(describe(exc)), frame.id))
             link.end(close.PROTOCOL_BROKEN, PayloadInvalid.code)
             return None
+        rings = self._hub.rings
         try:
             admission = await self._authenticator.authenticate(auth, link.address, link.bearer, secure=link.secure)
             self._check_count(admission)
         except RelayError as exc:
             self._turn_away(link, frame, exc)
             return None
-        return admission
+        # No bell since: what was read of the mailbox still holds, and need not be read again.
+        return replace(admission, is_current=rings == self._hub.rings)
 
     def _turn_away(self, link: Connection, frame: Envelope, exc: RelayError) -> None:
         log.info("refused a link", extra={"link": link.link_id, "code": exc.code, "address": link.address.host})

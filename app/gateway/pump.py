@@ -102,6 +102,7 @@ class Pump:
         self._voice, self._caught_up = voice, caught_up
         self._epoch = start.epoch
         self._cursor = start.after
+        self._head = start.head
         self._sent = start.after  # the highest number this link was sent: an ack beyond it is nonsense
         self._acked = 0
         self._asked: int | None = None  # a ping is out: its pong confirms up to this number
@@ -112,6 +113,13 @@ class Pump:
         if start.reset is not None:
             self._say_reset(start.after, start.head, start.reset)
         self.acknowledge(start.epoch, start.after)
+
+    def begin(self, *, is_current: bool) -> None:
+        """`is_current`: nothing was kept for any device since `start` was read."""
+        if is_current and self._cursor == self._head:
+            self._say_synced()
+        else:
+            self.ring()
 
     def ring(self) -> None:
         self._rung = True
@@ -203,11 +211,14 @@ class Pump:
             self._ask()
         if len(page) == PAGE or cursor != self._cursor:
             return True
+        self._say_synced()
+        return False
+
+    def _say_synced(self) -> None:
         if self._tell_synced:
             self._tell_synced = False
             self._outbound.send(self._voice.caught_up(self._epoch, self._cursor))
             self._caught_up()
-        return False
 
     def _skip_to_floor(self, box: Mailbox) -> int:
         """Retention has dropped what was to come next."""

@@ -293,3 +293,21 @@ async def test_a_slow_reader_gets_everything_once_it_reads_again(tmp_path: Path)
         await send(relay, *("x" * 50_000 for _ in range(100)), device_id=phone.auth["device_id"])
         phone.socket.transport.resume_reading()
         assert [(await phone.until("message")).seq for _ in range(100)] == list(range(1, 101))
+
+
+async def test_what_is_kept_while_a_link_is_admitted_reaches_it(relay: RunningRelay) -> None:
+    """A link whose mailbox had nothing new does not look again, so nothing may slip in between."""
+    phone = await relay.connect()
+    await phone.until("synced")
+    got: list[str] = []
+    sent: list[str] = []
+    for round_ in range(40):
+        texts = [f"{round_}-{n}" for n in range(3)]
+        sent += texts
+        sending = asyncio.ensure_future(send(relay, *texts, device_id=phone.auth["device_id"]))
+        newer = await back(relay, phone, len(got), instance="tab")
+        while len(got) < len(sent):
+            got.append((await newer.until("message")).payload["text"])
+        await sending
+        await newer.hang_up()
+    assert got == sent
