@@ -35,7 +35,7 @@ def send(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Send a message to the paired phones. It is kept until each has it."""
-    body: dict[str, Any] = {"text": sys.stdin.read() if text == "-" else text, "kind": kind, "wake": not no_wake}
+    body: dict[str, Any] = {"text": _from_stdin() if text == "-" else text, "kind": kind, "wake": not no_wake}
     body |= {"title": title} if title is not None else {}
     body |= {"ttl_seconds": _seconds(ttl)} if ttl is not None else {}
     with RelayClient.of_settings() as relay:
@@ -59,7 +59,16 @@ def _post(relay: RelayClient, body: dict[str, Any], key: str | None) -> dict[str
         if exc.status == 400:
             raise typer.BadParameter(exc.message) from None
         raise
+    except UnicodeEncodeError:  # the shell hands over bytes that are no text as they are
+        raise typer.BadParameter("a message is UTF-8 text, and a key is ASCII") from None
     return sent
+
+
+def _from_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise typer.BadParameter("what came on standard input is no UTF-8 text") from None
 
 
 def _seconds(ttl: str) -> int:

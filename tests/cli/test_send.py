@@ -78,6 +78,11 @@ def test_what_cannot_be_sent_is_said(relay: Talaria) -> None:
     paired(relay, "Attic")
     assert "no device is called Nobody" in relay.run("send", "x", "--device", "Nobody", status=1).stderr
     assert "text is required" in relay.run("send", " ", status=2).stderr
+    for args in (("send", "\udcff"), ("send", "x", "--title", "\udcff"), ("send", "x", "--key", "schlüssel")):
+        assert "UTF-8" in relay.run(*args, status=2).stderr
+    piped = [sys.executable, "-m", "app", "send", "-"]
+    done = subprocess.run(piped, cwd=relay.home, env=relay.environ(), input=b"\xff\xfe", capture_output=True)
+    assert (done.returncode, b"no UTF-8 text" in done.stderr) == (2, True)
     assert "a duration is a number" in relay.run("send", "x", "--ttl", "soon", status=2).stderr
 
 
