@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
+from pydantic import ValidationError
 from sqlalchemy import text
 
 from app.db import Tx
 from app.push.notice import Notice
 from app.push.provider import Outcome, Target, Verdict
 from app.push.rules import Preferences
+
+log = logging.getLogger("talaria.push")
 
 MAX_TARGETS = 8  # of one device: browsers and reinstalled apps leave old ones behind
 MAX_OUTCOMES = 100  # of one device
@@ -209,7 +213,11 @@ def device_name(tx: Tx, device_id: str) -> str | None:
 
 def preferences(tx: Tx, device_id: str) -> Preferences:
     row = tx.one(_PREFS, {"device": device_id})
-    return Preferences() if row is None else Preferences.model_validate_json(row[0])
+    try:
+        return Preferences() if row is None else Preferences.model_validate_json(row[0])
+    except ValidationError as exc:  # such as a zone that another host had: better a push too many than no way in
+        log.warning("wishes about push cannot be read", extra={"device": device_id, "errors": exc.error_count()})
+        return Preferences()
 
 
 def set_preferences(tx: Tx, device_id: str, wishes: Preferences) -> None:

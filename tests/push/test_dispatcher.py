@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sqlalchemy import text
+
 from app.outbox import messages, wakes
 from tests.push.conftest import REVOKE, Desk, open_desk
 
@@ -148,6 +150,16 @@ async def test_kinds_that_are_switched_off_and_turns_that_were_short(desk: Desk)
     await desk.want("a", min_turn_s=0)
     await desk.keep("a", kind="turn", body={"duration_s": 0.2})
     assert await desk.after(5) == [("a", "Your agent has finished")]
+
+
+async def test_wishes_that_this_host_cannot_read_are_as_good_as_none(desk: Desk) -> None:
+    """Zones differ between hosts, and a database moves; the device must find its way in to say them again."""
+    await desk.phone("a")
+    quiet = '{"quiet": {"from": "00:00", "to": "23:59", "zone": "Europe/Elsewhere"}}'
+    prefs = text("INSERT INTO push_prefs (device_id, prefs) VALUES ('a', :prefs)")
+    await desk.db.write(lambda tx: tx.execute(prefs, {"prefs": quiet}).close())
+    await desk.keep("a")
+    assert await desk.after(5) == ONE
 
 
 async def test_quiet_hours_hold_back_until_they_end_but_for_what_may_wake(desk: Desk) -> None:
