@@ -115,10 +115,10 @@ class Messages:
             if not waiting:
                 raise NobodyListens()
         else:
-            box = store.mailbox(tx, draft.device_id)
-            if box is None:
+            count = store.waiting_for(tx, draft.device_id)
+            if count is None:
                 raise DeviceUnknown()
-            waiting = {draft.device_id: box.waiting}
+            waiting = {draft.device_id: count}
         full = [device for device, count in waiting.items() if count >= self._most]
         if len(full) == len(waiting):
             raise MailboxFull()
@@ -161,8 +161,7 @@ class Messages:
         """How many frames wait for that of these devices for which most do."""
 
         def work(tx: Tx) -> int:
-            boxes = (store.mailbox(tx, device) for device in devices)
-            return max((box.waiting for box in boxes if box is not None), default=0)
+            return max((store.waiting_for(tx, device) or 0 for device in devices), default=0)
 
         return await self._db.read(work)
 

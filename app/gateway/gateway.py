@@ -73,6 +73,10 @@ class Gateway:
         except RelayError as exc:
             self._turn_away(link, frame, exc)
             return None
+        except Exception as exc:
+            log.error("a link could not be admitted", extra={"link": link.link_id}, exc_info=exc)
+            self._turn_away(link, frame, RelayError("the relay failed on this link"))
+            return None
         # No bell since: what was read of the mailbox still holds, and need not be read again.
         return replace(admission, is_current=rings == self._hub.rings)
 

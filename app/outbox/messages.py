@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from app.db import Tx
+from app.outbox.store import PAIRED
 
 _PAYLOAD = text(
     "SELECT kind, COALESCE(whole, body), sender, created_at, expires_at FROM payloads WHERE payload_id = :id"
@@ -15,8 +16,10 @@ _PAYLOAD = text(
 _RECEIPTS = text(
     "SELECT o.device_id, o.seq, CASE "
     "WHEN o.void IS NOT NULL THEN 'void' WHEN o.seq <= m.acked THEN 'acked' WHEN p.expires_at <= :now THEN 'void' "
+    f"WHEN NOT {PAIRED} THEN 'void' "
     "WHEN o.seq <= m.woken AND p.wakes <> 0 THEN 'woken' WHEN o.seq <= m.sent THEN 'sent' ELSE 'kept' END, "
-    "COALESCE(o.void, CASE WHEN p.expires_at <= :now AND o.seq > m.acked THEN 'expired' END) "
+    "COALESCE(o.void, CASE WHEN o.seq <= m.acked THEN NULL WHEN p.expires_at <= :now THEN 'expired' "
+    f"WHEN NOT {PAIRED} THEN 'revoked' END) "
     "FROM outbox o JOIN mailboxes m USING (device_id) JOIN payloads p USING (payload_id) "
     "WHERE o.payload_id = :id ORDER BY o.device_id"
 )
@@ -27,7 +30,7 @@ _VOID = text(
 _WAITING = text(
     "SELECT p.payload_id, p.body, p.created_at FROM payloads p WHERE p.payload_id IN ("
     "SELECT o.payload_id FROM mailboxes m JOIN outbox o ON o.device_id = m.device_id AND o.seq > m.acked "
-    "WHERE o.void IS NULL) AND p.kind IN ('message', 'cron') AND (p.expires_at IS NULL OR p.expires_at > :now) "
+    f"WHERE o.void IS NULL AND {PAIRED}) AND p.kind IN ('message', 'cron') AND (p.expires_at IS NULL OR p.expires_at > :now) "
     "ORDER BY p.created_at, p.rowid LIMIT :limit"
 )
 

@@ -31,10 +31,12 @@ _JOIN = text(
 )
 _STATE = text("SELECT epoch, head, acked, floor, audience, foreground_until FROM mailboxes WHERE device_id = :device")
 # A device that was revoked gets nothing new; one whose session has only expired may pair again and find it.
+PAIRED = "EXISTS (SELECT 1 FROM sessions s WHERE s.device_id = m.device_id AND s.revoked_at IS NULL)"  # of mailboxes m
 _LISTENING = text(
     "SELECT device_id, head - MAX(acked, floor) FROM mailboxes m WHERE audience IN ('all', :older) "
-    "AND EXISTS (SELECT 1 FROM sessions s WHERE s.device_id = m.device_id AND s.revoked_at IS NULL) ORDER BY device_id"
+    f"AND {PAIRED} ORDER BY device_id"
 )
+_ONE_LISTENING = text(f"SELECT head - MAX(acked, floor) FROM mailboxes m WHERE device_id = :device AND {PAIRED}")
 _STORE = text(
     "INSERT INTO payloads (payload_id, channel, type, kind, body, whole, wakes, sender, created_at, expires_at) "
     "VALUES (:id, :channel, :type, :kind, :body, :whole, :wakes, :sender, :now, :expires)"
@@ -85,11 +87,6 @@ class Mailbox:
     def listens(self) -> bool:
         return self.audience == "all"
 
-    @property
-    def waiting(self) -> int:
-        """How many frames the device has not confirmed."""
-        return self.head - max(self.acked, self.floor)
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -124,6 +121,12 @@ def listening(tx: Tx, kind: str) -> dict[str, int]:
     """The devices that a kind is kept for, with how many frames each has not confirmed."""
     rows = tx.all(_LISTENING, {"older": "messages" if KINDS[kind].for_older else "all"})
     return {row[0]: row[1] for row in rows}
+
+
+def waiting_for(tx: Tx, device_id: str) -> int | None:
+    """How many frames this device has not confirmed; None if it is not paired."""
+    row = tx.one(_ONE_LISTENING, {"device": device_id})
+    return None if row is None else int(row[0])
 
 
 def append(

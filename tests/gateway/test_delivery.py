@@ -6,8 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app.clock import ManualClock
 from app.delivery.drafts import Draft
+from app.delivery.errors import DeviceUnknown
 from app.delivery.messages import OPERATOR
 from app.gateway.limits import Limits
 from app.outbox import retention, store
@@ -311,3 +314,21 @@ async def test_what_is_kept_while_a_link_is_admitted_reaches_it(relay: RunningRe
         await sending
         await newer.hang_up()
     assert got == sent
+
+
+async def test_nobody_waits_for_a_revoked_phone(relay: RunningRelay) -> None:
+    phone, other = await relay.connect(), await relay.connect()
+    (id,) = await send(relay, "hello")
+    peer = relay.relay.hub.of_device(phone.auth["device_id"])[0]
+    await relay.relay.sessions.revoke(peer.session_id[:8], actor="operator")
+    await other.until("message")
+    await other.ack(1)
+    await other.ping()
+    await relay.relay.acks.flush()
+    found = (await relay.relay.messages.look(id)).receipts
+    assert {r.device_id: (r.state, r.reason) for r in found} == {
+        phone.auth["device_id"]: ("void", "revoked"),
+        other.auth["device_id"]: ("acked", None),
+    }
+    with pytest.raises(DeviceUnknown):
+        await send(relay, "to nobody", device_id=phone.auth["device_id"])

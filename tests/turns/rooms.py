@@ -197,6 +197,8 @@ class Rooms:
 def open_device(tx: Tx, device_id: str) -> None:
     insert = text("INSERT INTO devices (device_id, name, about, created_at) VALUES (:device, :device, '{}', 0)")
     tx.execute(insert, {"device": device_id})
+    paired = text("INSERT INTO sessions (session_id, device_id, grants, created_at) VALUES (:device, :device, '{}', 0)")
+    tx.execute(paired, {"device": device_id})
     outbox.open_mailbox(tx, device_id)
     outbox.join_audience(tx, device_id)
 
