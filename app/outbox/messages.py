@@ -30,7 +30,8 @@ _VOID = text(
 _WAITING = text(
     "SELECT p.payload_id, p.body, p.created_at FROM payloads p WHERE p.payload_id IN ("
     "SELECT o.payload_id FROM mailboxes m JOIN outbox o ON o.device_id = m.device_id AND o.seq > m.acked "
-    f"WHERE o.void IS NULL AND {PAIRED}) AND p.kind IN ('message', 'cron') AND (p.expires_at IS NULL OR p.expires_at > :now) "
+    f"WHERE o.void IS NULL AND {PAIRED}) "
+    "AND p.kind IN ('message', 'cron') AND (p.expires_at IS NULL OR p.expires_at > :now) "
     "ORDER BY p.created_at, p.rowid LIMIT :limit"
 )
 
