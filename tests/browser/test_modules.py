@@ -134,6 +134,31 @@ async def test_a_mailbox_takes_each_frame_once(page: Page) -> None:
     ]  # fmt: skip
 
 
+async def test_a_mailbox_holds_back_what_was_not_stored(page: Page) -> None:
+    seen = await page.evaluate(
+        """async () => {
+            const { Mailbox } = await import("/static/js/mailbox.js");
+            const kept = new Map([["mailbox", { epoch: "e", seq: 1 }]]);
+            const shelf = { get: (name) => kept.get(name), set: (name, value) => kept.set(name, value) };
+            const box = new Mailbox(shelf);
+            const out = [];
+            const take = (seq, isStored) => {
+                out.push(box.look(seq));
+                if (out.at(-1) !== "new") return;
+                if (!isStored) box.hold();
+                box.handled(seq);
+            };
+            take(2, true); take(3, false); take(4, true); take(3, true);
+            out.push(box.ack().seq, box.resume().after, new Mailbox(shelf).resume().after);
+            box.opened("e");
+            take(3, true); take(4, true);
+            out.push(box.ack().seq, new Mailbox(shelf).resume().after);
+            return out;
+        }"""
+    )
+    assert seen == ["new", "new", "new", "seen", 2, 2, 2, "new", "new", 4, 4]
+
+
 ROWS = [
     {"id": 1, "role": "user", "content": "hi"},
     {"id": 2, "role": "assistant", "content": "one", "finish_reason": "stop"},

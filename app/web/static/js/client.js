@@ -1,6 +1,7 @@
 // What the page knows and can do. Views read it and call its methods; whatever changes ends in `changed()`.
 import { Conversation } from "./conversation.js";
 import { deviceId, formFactor } from "./device.js";
+import { Inbox, wholeText } from "./inbox.js";
 import { Mailbox } from "./mailbox.js";
 import { device } from "./store.js";
 import { TurnList } from "./turnlist.js";
@@ -31,6 +32,7 @@ export class Client {
     this.news = null; // a line to show once
     this.sessions = { items: [], more: false, loading: false, error: null };
     this.turns = new TurnList(device);
+    this.inbox = new Inbox({ shelf: device, fetchWhole: (id) => wholeText(id, device.get("token")), changed });
     this.wire = new Wire({
       url,
       mailbox: new Mailbox(device),
@@ -95,11 +97,13 @@ export class Client {
   }
 
   begin() {
+    this.inbox.close();
     this.talk.open(null);
     this.changed();
   }
 
   open(listed) {
+    this.inbox.close();
     if (listed.id !== this.talk.session) this.talk.open(listed);
     this.changed();
   }
@@ -188,7 +192,9 @@ export class Client {
 
   // what the relay says
 
-  #frame({ type, payload = {} }) {
+  /** @returns {boolean | undefined} false: it has to come again, since it could not be stored */
+  #frame({ channel, type, payload = {} }) {
+    if (channel === "messages") return type === "message" ? this.inbox.take(payload) : undefined;
     switch (type) {
       case "chat.accepted":
         this.talk.placed(this.turns.accepted(payload), payload.session_id);

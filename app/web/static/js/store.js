@@ -27,12 +27,15 @@ class Shelf {
     }
   }
 
+  /** @returns {boolean} whether it outlives the page */
   set(key, value) {
     try {
       this.#storage.setItem(PREFIX + key, JSON.stringify(value));
       this.#fallback.delete(key);
+      return true;
     } catch {
       this.#fallback.set(key, value);
+      return false;
     }
   }
 

@@ -30,7 +30,7 @@ export class Wire {
   /**
    * @param {object} parts
    *   url; mailbox: Mailbox; auth: () → payload of `system/auth`, or null when there is nothing to say;
-   *   frame: (frame) → void, for what is not ours; phase: ({name, …}) → void
+   *   frame: (frame) → false if it has to come again, for what is not ours; phase: ({name, …}) → void
    */
   constructor({ url, mailbox, auth, frame, phase }) {
     Object.assign(this, { url, mailbox, auth, frame, phase });
@@ -122,7 +122,7 @@ export class Wire {
     const waiting = frame.id && this.#settle(frame.id);
     if (waiting) return waiting.resolve(frame);
     try {
-      this.frame(frame);
+      return this.frame(frame);
     } catch (error) {
       reportError(error); // a frame that we trip over must not come again and again
     }
@@ -132,13 +132,23 @@ export class Wire {
   #kept(frame) {
     const found = this.mailbox.look(frame.seq);
     if (found === "gap") {
-      this.send("system", "sync", { after: this.mailbox.seq });
+      this.send("system", "sync", { after: this.mailbox.sure });
       return;
     }
     if (found === "new") {
-      this.#deliver(frame);
+      if (this.#deliver(frame) === false) this.mailbox.hold();
       this.mailbox.handled(frame.seq);
     }
+    this.#ackSoon();
+  }
+
+  /** Numbers without a frame. What is missing before them is missing all the same. */
+  #void({ from, to }) {
+    if (this.mailbox.look(from) === "gap") {
+      this.send("system", "sync", { after: this.mailbox.sure });
+      return;
+    }
+    this.mailbox.handled(to);
     this.#ackSoon();
   }
 
@@ -170,8 +180,7 @@ export class Wire {
       case "ack":
         return true;
       case "void":
-        this.mailbox.handled(payload.to);
-        this.#ackSoon();
+        this.#void(payload);
         return true;
       case "reset":
         this.mailbox.reset(payload);

@@ -3,6 +3,7 @@ import { Announcer } from "./announcer.js";
 import { Composer } from "./composer.js";
 import { Drawer, Sessions } from "./drawer.js";
 import { Mark, Menu, Plus } from "./icons.js";
+import { Badge, Messages, Notice } from "./messages.js";
 import { copyCode } from "./prose.js";
 import { Scroller } from "./scroller.js";
 import { Status } from "./status.js";
@@ -26,31 +27,50 @@ export class Chat extends Component {
     if (drawer) this.props.client.list();
   };
 
-  render({ client }, { drawer }) {
-    const { link, talk } = client;
+  #conversation(client) {
+    const { talk } = client;
     const { conv, history, items } = talk;
     const empty = !items.length && !history.error && (conv.session === null || history.read);
+    return html`
+      <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation"
+        first=${items[0]?.id} onClick=${copyCode}>
+        <${Earlier} talk=${talk} history=${history} />
+        ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} />`}
+        ${items.map((turn) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} client=${client} />`)}
+      </${Scroller}>`;
+  }
+
+  #messages(inbox) {
+    return html`
+      <${Scroller} handle=${this.scroller} key="messages" label="Messages" first=${inbox.all[0]?.id} onClick=${copyCode}>
+        <${Messages} inbox=${inbox} />
+      </${Scroller}>`;
+  }
+
+  render({ client }, { drawer }) {
+    const { inbox, link, talk } = client;
+    const { conv } = talk;
     return html`
       <div class="shell">
         <aside class="side"><header><${Mark} /><strong>Talaria</strong></header><${Sessions} client=${client} /></aside>
         <div class="chat">
           <header class="top">
-            <button type="button" class="tap menu" aria-label="Conversations" onClick=${() => this.#drawer(true)}><${Menu} /></button>
-            <div class="heading"><h1>${conv.title ?? "New conversation"}</h1><${Status} client=${client} /></div>
+            <button type="button" class="tap menu" aria-label=${inbox.unread ? `Conversations (unread messages: ${inbox.unread})` : "Conversations"}
+              onClick=${() => this.#drawer(true)}>
+              <${Menu} /><${Badge} count=${inbox.unread} />
+            </button>
+            <div class="heading"><h1>${inbox.shown ? "Messages" : conv.title ?? "New conversation"}</h1><${Status} client=${client} /></div>
             <button type="button" class="tap" aria-label="New conversation" onClick=${() => client.begin()}><${Plus} /></button>
           </header>
           <${Stopped} client=${client} link=${link} />
           <main>
-            <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation"
-              first=${items[0]?.id} onClick=${copyCode}>
-              <${Earlier} talk=${talk} history=${history} />
-              ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} />`}
-              ${items.map((turn) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} client=${client} />`)}
-            </${Scroller}>
+            ${inbox.shown ? this.#messages(inbox) : this.#conversation(client)}
+            <${Notice} inbox=${inbox} />
             <${News} client=${client} />
           </main>
           <${Announcer} turn=${talk.latest} />
-          <${Composer} handle=${this.composer} running=${talk.running} onSay=${this.#say} onStop=${(turn) => client.stop(turn)} />
+          ${!inbox.shown && html`
+            <${Composer} handle=${this.composer} running=${talk.running} onSay=${this.#say} onStop=${(turn) => client.stop(turn)} />`}
         </div>
         <${Drawer} client=${client} open=${drawer} onClose=${() => this.#drawer(false)} />
       </div>`;

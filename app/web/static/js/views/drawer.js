@@ -1,9 +1,14 @@
 import { Component, createRef, html } from "../html.js";
 import { Close, Mark, Plus } from "./icons.js";
+import { Badge } from "./messages.js";
+
+const PUSH = { ok: "Push: working", failing: "Push: failing", none: "Push: not set up", off: "Push: switched off" };
 
 /** Earlier conversations. Beside the conversation where there is room, else in a dialog that the menu opens. */
 export function Sessions({ client, onChosen }) {
   const { items, more, loading, error } = client.sessions;
+  const { inbox } = client;
+  const push = PUSH[client.hello?.push?.state];
   const choose = (act) => () => {
     act();
     onChosen?.();
@@ -11,10 +16,13 @@ export function Sessions({ client, onChosen }) {
   return html`
     <nav class="sessions" aria-label="Conversations">
       <button type="button" class="button new" onClick=${choose(() => client.begin())}><${Plus} />New conversation</button>
+      <button type="button" class="to-messages" aria-current=${inbox.shown ? "page" : null} onClick=${choose(() => inbox.open())}>
+        Messages<${Badge} count=${inbox.unread} />
+      </button>
       <ul>
         ${items.map((session) => html`
           <li key=${session.id}>
-            <button type="button" aria-current=${session.id === client.talk.session ? "page" : null}
+            <button type="button" aria-current=${!inbox.shown && session.id === client.talk.session ? "page" : null}
               onClick=${choose(() => client.open(session))}>
               <span class="session-title">${session.title}</span>
               <span class="session-time">${ago(session.at)}</span>
@@ -24,7 +32,8 @@ export function Sessions({ client, onChosen }) {
       ${!items.length && !loading && !error && html`<p class="quiet">Conversations will be listed here.</p>`}
       ${error && html`<p class="quiet">${error.message}</p>`}
       ${more && html`<button type="button" class="button small plain" onClick=${() => client.list({ more: true })}>More</button>`}
-    </nav>`;
+    </nav>
+    ${push && html`<p class="quiet push-state">${push}</p>`}`;
 }
 
 export class Drawer extends Component {
