@@ -35,11 +35,12 @@ class Draft:
         """What makes a copy a copy."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-    def payload(self) -> dict[str, Any]:
-        """Of the `message` frame; the id is made here when none came."""
+    def payload(self, now: float) -> dict[str, Any]:
+        """Of the `message` frame; the id is made here when none came. It says when: it may be read days later."""
         said = {
             "message_id": self.message_id or f"msg-{secrets.token_hex(12)}", "chat_id": self.chat_id,
             "thread_id": self.thread_id, "text": self.text, "title": self.title, "source": self.source,
+            "sent_at": now,
         }  # fmt: skip
         return {name: value for name, value in (said | self.extra).items() if value is not None}
 

@@ -83,7 +83,7 @@ class Messages:
         self._quota.charge(sender)
         identity = draft.identity()
         claim = Claim(sender, "message", key_of("message", {"idempotency_key": key, **identity}, None), identity)
-        said = draft.payload()
+        said = draft.payload(self._clock.now())
         body, whole = encode(said)
         id: str = said["message_id"]
 

@@ -48,8 +48,9 @@ async def test_a_message_reaches_every_device_and_is_numbered_in_each_mailbox(
         assert (frame.channel, frame.id, frame.seq) == ("messages", message_id, 1)
         assert frame.payload == {
             "message_id": message_id, "chat_id": "c1", "thread_id": "t1", "text": "hello", "title": "Hi",
-            "source": "script",
+            "source": "script", "sent_at": frame.payload["sent_at"],
         }  # fmt: skip
+        assert abs(frame.payload["sent_at"] - relay.relay.clock.now()) < 60
 
 
 async def test_one_device_alone_and_a_cron_message(relay: RunningRelay, operator: httpx.AsyncClient) -> None:

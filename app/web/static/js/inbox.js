@@ -28,14 +28,14 @@ export class Inbox {
   }
 
   /** @returns {boolean} whether it will be here after a reload */
-  take({ message_id: id, title, text, source, truncated = false }) {
+  take({ message_id: id, title, text, source, sent_at: sent, truncated = false }) {
     if ((this.shelf.get(GONE) ?? []).includes(id)) return true;
     let message = this.#find(id);
     if (!message) {
       // Another window may have stored it, and its owner may have read it there.
       message = this.shelf.get(PREFIX + id) ?? {
         id, title: title ? String(title).slice(0, TITLE) : null, text: String(text ?? ""), source, truncated,
-        at: Date.now(), n: (this.all.at(-1)?.n ?? 0) + 1, read: false,
+        at: Number.isFinite(sent) ? sent * 1000 : Date.now(), n: (this.all.at(-1)?.n ?? 0) + 1, read: false,
       };
       this.all.push(message);
       this.#told(message);
