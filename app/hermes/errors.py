@@ -9,6 +9,7 @@ import orjson
 from app.errors import RelayError
 
 _SHOWN = 500  # characters of Hermes' own words
+_DIGITS = 9  # of Retry-After
 
 
 class UpstreamError(RelayError):
@@ -105,13 +106,17 @@ def refusal_of(status: int, body: bytes, retry_after: str | None = None) -> Upst
         return RouteMissing()
     words = f"{said[:_SHOWN]} (HTTP {status})" if said else f"HTTP {status}"
     if status in (429, 503):
-        seconds = int(retry_after) if retry_after and retry_after.isdecimal() else None
-        return UpstreamBusy(f"Hermes is busy: {words}", retry_after=seconds)
+        return UpstreamBusy(f"Hermes is busy: {words}", retry_after=_seconds(retry_after or ""))
     if status >= 500:
         return UpstreamFailed(f"Hermes failed: {words}")
     if 300 <= status < 400:
         return UpstreamRefused("Hermes answered with a redirect: TALARIA_HERMES_API_URL is not its API server")
     return UpstreamRefused(f"Hermes refused: {words}")
+
+
+def _seconds(retry_after: str) -> int | None:
+    """None for a date, and for a number of seconds that is no time to wait but would break who counts with it."""
+    return int(retry_after) if retry_after.isdecimal() and len(retry_after) <= _DIGITS else None
 
 
 def _error_in(body: bytes) -> tuple[str, str]:

@@ -23,7 +23,8 @@ Sink = Callable[[list[SseEvent]], None]
 CONNECT_S = 5.0
 SILENCE_S = 120.0  # Hermes sends a comment after 30 s without events; noticed within twice this
 READ_BYTES = 64 * 1024  # bounds how long one busy stream holds the loop
-MAX_REFUSAL = 64 * 1024  # bytes kept of an answer that is no stream
+MAX_REFUSAL = 64 * 1024  # bytes read of an answer that is no stream
+MAX_HEAD = 64 * 1024  # bytes before the answer's status and headers are whole: the parser itself has no limit
 
 
 async def post_events(
@@ -81,6 +82,7 @@ class _Exchange(asyncio.BufferedProtocol):
         self._headers: dict[bytes, bytes] = {}
         self._status = 0
         self._heard = False
+        self._head = 0  # bytes read before the headers were whole
         self._accepted = False
         self._complete = False
         self._transport: asyncio.Transport | None = None
@@ -109,16 +111,16 @@ class _Exchange(asyncio.BufferedProtocol):
             return
         try:
             self._parser.feed_data(self._buffer[:nbytes])
-            if self._status >= 200 and not self._accepted:
-                self._accept()
+            if not self._accepted:
+                self._await_head(nbytes)
             if self._parts:
                 self._take(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
+            if self._complete:
+                self._end(None if self._status == 200 else self._refusal())
         except httptools.HttpParserError as exc:
             self._end(UpstreamInvalid(detail=type(exc).__name__))
         except Exception as exc:  # the sink's too: it belongs to who waits, not to the event loop
             self._end(exc)
-        if self._complete:
-            self._end(None if self._status == 200 else self._refusal())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(StreamBroken(detail=type(exc).__name__ if exc else "closed by Hermes"))
@@ -139,6 +141,13 @@ class _Exchange(asyncio.BufferedProtocol):
 
     # ours
 
+    def _await_head(self, nbytes: int) -> None:
+        self._head += nbytes
+        if self._status >= 200:
+            self._accept()
+        elif self._head > MAX_HEAD:
+            raise UpstreamInvalid("Hermes' answer has headers without end")
+
     def _accept(self) -> None:
         self._accepted = True
         if self._status == 200:
@@ -149,6 +158,7 @@ class _Exchange(asyncio.BufferedProtocol):
     def _take(self, chunk: bytes) -> None:
         if self._status != 200:
             self._parts[:] = [chunk[:MAX_REFUSAL]]
+            self._complete = self._complete or len(chunk) >= MAX_REFUSAL
             return
         self._parts.clear()
         if events := self._events.feed(chunk):

@@ -144,6 +144,27 @@ def test_a_refusal_is_named(run: Run, status: str, body: bytes, error: type[Rela
     assert raised.retry_after == (7 if error is UpstreamBusy else None)
 
 
+@pytest.mark.parametrize("seconds", ["9" * 20, "9" * 5000, "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_a_time_to_wait_that_is_none_is_left_out(run: Run, seconds: str) -> None:
+    _, raised = run(failing(answer("429 Too Many Requests", b"", f"Retry-After: {seconds}")))
+    assert (type(raised), raised.retry_after) == (UpstreamBusy, None)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "error"),
+    [
+        ([b"HTTP/1.1 200 OK\r\n", *[b"X-Fill: " + b"x" * 8000 + b"\r\n"] * 20], UpstreamInvalid),
+        ([b"HTTP/1.1 200 OK\r\nX-Fill: ", *[b"x" * 8000] * 20], UpstreamInvalid),
+        ([b"HTTP/1.1 500 Oh\r\nContent-Length: 99999999999\r\n\r\n", *[b"x" * 8000] * 20], UpstreamFailed),
+    ],
+)
+def test_headers_and_a_refusal_without_end_are_not_read_forever(
+    run: Run, pieces: list[bytes], error: type[RelayError]
+) -> None:
+    _, raised = run(failing(*pieces, stays=True, silence_s=2.0))
+    assert type(raised) is error
+
+
 @pytest.mark.parametrize(
     ("pieces", "error"),
     [
