@@ -26,6 +26,7 @@ from app.hermes.stream import CONNECT_S, Sink, post_events
 from app.settings import HermesSettings
 
 READ_S = 30.0  # Hermes reads its own database for these; above it is stuck
+MAX_ID = 256  # characters of a session's id: every frame of its turns carries it
 MAX_ANSWER = 64 * 1024 * 1024  # bytes; the rows of a very long conversation come in one answer
 
 # Few, and kept: opening a connection costs the relay more than a request on one that is open.
@@ -101,9 +102,10 @@ class HermesApi:
         path = (await self.capabilities()).path("session_create")
         answer = await self._json("POST", path, body={k: v for k, v in wanted.items() if v is not None})
         session = answer.get("session", answer)
-        if not isinstance(session, dict) or not isinstance(session.get("id"), str) or not session["id"]:
+        id = session.get("id") if isinstance(session, dict) else None
+        if not isinstance(id, str) or not 0 < len(id) <= MAX_ID:
             raise UpstreamInvalid("Hermes made a conversation without an id")
-        return session
+        return dict(session)
 
     async def list_sessions(self, limit: int, offset: int) -> tuple[list[Json], bool]:
         """A page of sessions, the last used first, and whether there are more."""

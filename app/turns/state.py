@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from app.turns.depth import is_too_deep
 from app.turns.errors import AgentFailed, described
 from app.turns.text import Text
 from app.turns.tools import Tools
@@ -25,6 +26,7 @@ _MOVING = frozenset({"assistant.completed", "run.completed", "run.failed", "run.
 _ENDING = frozenset({"run.completed", "run.failed", "run.cancelled", "error"})
 MAX_USAGE = 4096  # bytes
 MAX_ERROR = 4000  # characters of an agent's error
+MAX_SESSION = 256  # characters of the id of a session
 MAX_PASSED = 1024 * 1024  # bytes of an event that is passed on as it came
 
 
@@ -74,7 +76,7 @@ def fold(state: TurnState, name: str, data: bytes, now: float) -> Sequence[Event
         body = {} if data == b"[DONE]" else orjson.loads(data)
     except orjson.JSONDecodeError:
         body = None
-    if type(body) is not dict or not _is_ours(state, name, body):
+    if type(body) is not dict or is_too_deep(body, len(data)) or not _is_ours(state, name, body):
         state.dropped += 1
         return ()
     if data == b"[DONE]":
@@ -115,7 +117,7 @@ def _is_ours(state: TurnState, name: str, body: Json) -> bool:
             return False
         state.run_id = str(run)
     if session and session != state.session_id and session != state._first_session:
-        if name not in _MOVING or not isinstance(session, str):
+        if name not in _MOVING or not isinstance(session, str) or len(session) > MAX_SESSION:
             return False
         state.session_id = session
     return True

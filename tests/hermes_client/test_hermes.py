@@ -125,6 +125,16 @@ async def test_an_answer_that_is_none(given: bytes, error: type[RelayError]) -> 
     assert type(caught.value) is error
 
 
+@pytest.mark.parametrize("session_id", [b'""', b"7", b"null", b'"%b"' % (b"x" * 300_000)])
+async def test_a_session_whose_id_is_no_id(session_id: bytes) -> None:
+    made = answer("200 OK", b'{"session": {"id": %b}}' % session_id)
+    async with canned(HEALTH, answer("404 Not Found", b"404: Not Found"), made, in_turn=True) as server:
+        api = HermesApi(settings(f"http://127.0.0.1:{server.port}"))
+        with pytest.raises(UpstreamInvalid):
+            await api.create_session()
+        await api.close()
+
+
 async def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "MAX_ANSWER", 1000)
     async with canned(answer("200 OK", b" " * 5000)) as server:

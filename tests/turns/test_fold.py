@@ -334,6 +334,21 @@ def test_an_unknown_event_that_is_too_long_is_named_only() -> None:
     assert out == [(1, "memory.updated", {"truncated": True})]
 
 
+@pytest.mark.parametrize("name", ["assistant.delta", "tool.started", "tool.completed", "run.started", "other"])
+def test_what_is_nested_too_deeply_for_a_frame_is_dropped(name: str) -> None:
+    nested = b"[" * 300 + b"]" * 300
+    state = new()
+    body = b'{"delta": "a", "message_id": %b, "args": %b, "result": %b}' % (nested, nested, nested)
+    assert list(fold(state, name, body, NOW)) == []
+    assert (state.n, state.dropped) == (0, 1)
+
+
+def test_a_session_whose_id_is_no_id_is_not_moved_to() -> None:
+    state = new()
+    play(state, ("run.completed", {"session_id": "x" * 1_000_000}))
+    assert (state.session_id, state.dropped) == ("s", 1)
+
+
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text(max_size=8))
 BODIES = st.dictionaries(
     st.sampled_from(
