@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from app.tasks import Supervisor
 from app.turns.turn import Turn
+
+log = logging.getLogger("talaria.turns")
 
 
 class Lane:
@@ -68,6 +71,8 @@ class Lanes:
                 turn = lane.waiting.popleft()
                 try:
                     await self._run(turn)
+                except Exception:  # those behind it are not to blame
+                    log.exception("a turn broke off in the relay", extra={"turn": turn.turn_id})
                 finally:
                     self._by_turn.pop(turn.turn_id, None)
         finally:
