@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
@@ -14,6 +15,8 @@ from app.hermes.hermes import Hermes
 from app.tasks import Supervisor
 from app.turns.runner import Turns
 from app.wire.payloads import ChatSend, ChatSessionsList, ChatSessionsMessages, ChatStop, ChatWatch
+
+log = logging.getLogger("talaria.channels")
 
 MAX_ASKING = 8  # questions to Hermes of one link that wait for an answer
 MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of messages: a frame has at most 4 MiB
@@ -79,6 +82,9 @@ class Chat(Channel):
             await work
         except RelayError as exc:
             call.refuse(exc)
+        except Exception:  # such as a row that no frame can carry: who asked must not wait for ever
+            log.exception("an answer failed in the relay", extra={"type": call.frame.type})
+            call.refuse(RelayError("the relay failed on this frame"))
         finally:
             self._asking[call.peer.link_id] -= 1
             self._asking += Counter()  # forgets those at zero

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
+import orjson
 import pytest
 
 from app.channels.base import Dispatch, refusal
@@ -142,6 +144,22 @@ async def test_a_link_may_ask_so_much_at_once_and_no_more(rooms: Rooms, dispatch
     for _ in range(MAX_ASKING):
         await phone.until("chat.sessions")
     assert (await say(phone, "chat.sessions.list", {}, "again"))["type"] == "chat.sessions"
+
+
+def deepest() -> Any:
+    """As deeply nested as an answer of Hermes can carry it: a frame puts it one level further down."""
+    nested: Any = []
+    with suppress(orjson.JSONEncodeError):
+        while orjson.dumps({"data": [{"content": [nested]}]}):
+            nested = [nested]
+    return nested
+
+
+async def test_what_no_frame_can_carry_is_still_answered(rooms: Rooms, say: Say) -> None:
+    session, nested = await rooms.session(), deepest()
+    rooms.agent.history.add(session, {"role": "user", "content": nested})
+    answer = await say(rooms.phone(), "chat.sessions.messages", {"session_id": session})
+    assert (answer["type"], answer["payload"]["code"]) == ("error", "internal_error")
 
 
 # pages
