@@ -119,7 +119,9 @@ class TextPart(Payload):
 
 
 class ImageUrl(Payload):
-    url: str
+    """What Hermes takes; a file of its host is none of a phone's business."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^(?i:https?://|data:image/)")]
 
 
 class ImagePart(Payload):

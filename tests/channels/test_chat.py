@@ -184,3 +184,10 @@ def test_a_row_that_is_too_long_is_cut_and_says_so(content: Any) -> None:
     assert shown["truncated"] is True
     assert (shown["id"], shown["role"]) == (1, "user")
     assert 0 < len(shown["content"]) <= MAX_ROW
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "/etc/passwd", "ftp://h/x.png", "data:text/html,x", ""])
+async def test_a_picture_comes_from_the_phone_or_the_web(rooms: Rooms, say: Say, url: str) -> None:
+    parts = [{"type": "image_url", "image_url": {"url": url}}]
+    refused = await say(rooms.phone(), "chat.send", {"message": parts})
+    assert refused["payload"]["code"] == "payload_invalid"
