@@ -27,6 +27,11 @@ async def read_object(request: Request) -> dict[str, Any]:
         body += chunk
         if len(body) > MAX_BODY:
             raise BodyTooLarge(f"the body may have at most {MAX_BODY} bytes")
+    return parse_object(body)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Raises BodyInvalid for anything but a JSON object."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:

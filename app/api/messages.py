@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.bodies import described
+from app.api.bodies import described, parse_object
 from app.api.deps import OpenRelay, WithChat, caller_with_chat
 from app.api.edge import header_values
 from app.api.errors import BodyInvalid, BodyTooLarge, refuse
@@ -110,12 +110,7 @@ async def read(receive: Receive) -> bytes:
 
 def parse(body: bytes) -> NewMessage:
     """Raises BodyInvalid, which does not repeat the text."""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise BodyInvalid("invalid JSON body") from None
-    if not isinstance(value, dict):
-        raise BodyInvalid("body must be a JSON object")
+    value = parse_object(body)
     if not isinstance(value.get("text"), str) or not value["text"].strip():
         raise BodyInvalid("text is required")
     try:

@@ -1,7 +1,7 @@
 """The socket's edge: `/ws`, and `/` for older clients. Adapts an ASGI WebSocket to the gateway's Socket.
 
 Sockets are routed here, before the framework: a link stays open for days, and each layer of middleware would keep its
-frame of the stack alive for as long (18 KiB an idle socket) and cost as much as the rest of a connect.
+frame of the stack alive for as long (12 KiB an idle socket) and cost as much as the rest of a connect.
 """
 
 from __future__ import annotations

@@ -200,10 +200,3 @@ class NewMessage(Payload):
     reply_to: OptionalId = None
     surfacing: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: Metadata = None
-
-
-class Anything(Payload):
-    """For types whose payload carries nothing the relay reads."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
-    ts: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from app.channels.system import System
 from app.errors import Misconfigured, StorageFailed
 from app.gateway.limits import Limits
 from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
-from app.wire.payloads import Anything
 from tests.logs.conftest import configured
 from tests.phone import authenticate
 from tests.relay import RunningRelay, running, settings_for
@@ -80,8 +80,8 @@ class Busy(System):
         super().__init__(*args)
         self.entered, self.leave = asyncio.Event(), asyncio.Event()
 
-    @receives("wait", Anything)
-    async def wait(self, payload: Anything, call: Call) -> None:
+    @receives("wait", None)
+    async def wait(self, payload: Mapping[str, Any], call: Call) -> None:
         self.entered.set()
         await self.leave.wait()
         call.answer("waited", {})
