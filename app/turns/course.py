@@ -15,15 +15,17 @@ from app.errors import Overloaded, RelayError, StorageFailed, StorageFull
 from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamUnreachable
 from app.hermes.hermes import Hermes
 from app.hermes.lease import Lease
+from app.hermes.upstream import Event, Order, Upstream
 from app.tasks import Supervisor
+from app.turns import state as folded
 from app.turns import store
 from app.turns.errors import TurnInterrupted, TurnUncertain
 from app.turns.events import end_payload, end_type
 from app.turns.history import Verdict, judge, restate
-from app.turns.state import Event, close
+from app.turns.state import close
 from app.turns.turn import Turn
 from app.wire.envelope import encode
-from app.wire.sse import EventTooLong, SseEvent
+from app.wire.sse import EventTooLong
 
 log = logging.getLogger("talaria.turns")
 
@@ -82,19 +84,20 @@ class Course:
     async def _through(self) -> bool:
         """False if the turn was stopped before its first upstream byte, and has its end."""
         turn, hermes, clock = self._turn, self._rooms.hermes, self._rooms.clock
-        session = None
+        session, order = None, Order(turn.sent, turn.message.get("model"), turn.message.get("profile"))
+        upstream = await hermes.choose(order)
         if turn.session_id is None:
-            session = await hermes.api.create_session(model=turn.message.get("model"))
+            session = await upstream.create(order)
             hermes.rows.read(session["id"], [])
             turn.bind(session["id"])
         session_id = turn.state.session_id
-        lease = await hermes.lease(session_id)
+        lease = await hermes.lease(upstream, session_id, order)
         submitting = (turn.turn_id, session_id, lease.as_json())
         if not await self._rooms.db.write(lambda tx: store.submitting(tx, *submitting, clock.now())):
             return False
         if session is not None:
             self._announce(session)
-        await self._read(lease)
+        await self._read(upstream, lease, order)
         if turn.state.finish is None:
             await self._settle(lease)
         return True
@@ -108,12 +111,12 @@ class Course:
 
     # the stream
 
-    async def _read(self, lease: Lease) -> None:
+    async def _read(self, upstream: Upstream, lease: Lease, order: Order) -> None:
         """Submit, and read to the end of the stream. Raises what says that nothing runs upstream."""
         turn = self._turn
         turn.submitted = True
         try:
-            await self._rooms.hermes.api.stream_chat(lease, turn.sent, self._take, self._accepted)
+            await upstream.run(lease, order, self)
         except UpstreamUnreachable:
             turn.submitted = False
             raise
@@ -127,11 +130,17 @@ class Course:
         if turn.state.dropped:
             log.warning("events were dropped", extra={"turn": turn.turn_id, "events": turn.state.dropped})
 
-    def _accepted(self) -> None:
+    def accepted(self, run_id: str | None = None) -> None:
         self._answered = True
         self._rooms.hermes.rows.submitted(self._turn.state.session_id, self._turn.turn_id)
 
-    def _take(self, events: Sequence[SseEvent]) -> None:
+    def restated(self, text: str) -> None:
+        raise NotImplementedError
+
+    async def silent(self) -> bool:
+        return False
+
+    def events(self, events: Sequence[Event]) -> None:
         self._turn.take(events)
         if self._rooms.clock.monotonic() >= self._checkpoint_due and not self._saving:
             self._checkpoint_due = self._rooms.clock.monotonic() + CHECKPOINT_S
@@ -210,7 +219,7 @@ class Course:
     def _show_restated(self, before: str) -> None:
         turn = self._turn
         after = str(turn.state.text)
-        missing: list[Event] = []
+        missing: list[folded.Event] = []
         if after != before and after.startswith(before):
             missing = [turn.state.emit("assistant.delta", {"delta": after[len(before) :]})]
         turn.publish(missing)  # for clients that know no snapshot

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from app.turns.depth import is_too_deep
 from app.turns.errors import AgentFailed, described
 from app.turns.text import Text
 from app.turns.tools import Tools
@@ -68,19 +67,13 @@ class TurnState:
         return self.n, name, payload
 
 
-def fold(state: TurnState, name: str, data: bytes, now: float) -> Sequence[Event]:
+def fold(state: TurnState, name: str, body: Json | None, now: float) -> Sequence[Event]:
     """Take one upstream event in; returns what watchers are sent for it."""
     if state.done:
         return ()
-    try:
-        body = {} if data == b"[DONE]" else orjson.loads(data)
-    except orjson.JSONDecodeError:
-        body = None
-    if type(body) is not dict or is_too_deep(body, len(data)) or not _is_ours(state, name, body):
+    if body is None or not _is_ours(state, name, body):
         state.dropped += 1
         return ()
-    if data == b"[DONE]":
-        name = "done"
     if state.finish is not None:
         return [_done(state)] if name == "done" else ()
     if name == "assistant.delta":

@@ -7,12 +7,12 @@ from typing import Any
 
 from app.clock import Clock
 from app.errors import RelayError
+from app.hermes import upstream
 from app.turns.errors import described
 from app.turns.events import timestamp
 from app.turns.state import Event, Json, TurnState, end, fold
 from app.turns.watchers import Watchers
 from app.wire.envelope import encode
-from app.wire.sse import SseEvent
 
 Moved = Callable[["Turn", str, str], None]  # turn, from, to
 
@@ -52,12 +52,12 @@ class Turn:
         self._session = session_id
         self.watchers.rename(session_id)
 
-    def take(self, events: Sequence[SseEvent]) -> None:
+    def take(self, events: Sequence[upstream.Event]) -> None:
         """What one read of the stream brought."""
         state, now = self.state, self._clock.now()
         ts = timestamp(now)
-        for name, data in events:
-            out = fold(state, name, data, now)
+        for name, body in events:
+            out = fold(state, name, body, now)
             if state.session_id != self._session:
                 self._move()
             if out:
