@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.turns.state import TurnState, reasoning_of_rows, text_of_rows, words_of
+from app.turns.rows import reasoning_of_rows, text_of_rows, words_of
+from app.turns.state import TurnState
 from app.turns.text import Text
 from app.turns.tools import Tools
 

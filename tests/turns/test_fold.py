@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.hermes.events import read
+from app.turns.fold import end, fold
 from app.turns.history import judge
-from app.turns.state import Event, TurnState, end, fold, text_of_rows
+from app.turns.rows import text_of_rows
+from app.turns.state import Event, TurnState
 from app.turns.tools import MAX_RESULT
 from tests.turns.captured import NAMES, NOW, folded, rows, stream
 
