@@ -118,12 +118,9 @@ class Turns:
             self._live.pop(turn.turn_id, None)
 
     def _others(self, turn: Turn) -> int:
-        kind = turn.bound.upstream.kind
-        return sum(
-            other.bond is not None and other.bond.upstream.kind == kind
-            for other in self._live.values()
-            if other != turn
-        )
+        """How many run where this one does."""
+        bonds = (other.bond for other in self._live.values() if other is not turn)
+        return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
 
     def _opened(self, turn: Turn) -> None:
         self._lanes.adopt(turn, turn.state.session_id)
