@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from app.clock import Sleep
 from app.db import Database, Tx
 from app.errors import Overloaded, RelayError, StorageFailed, StorageFull
 from app.tasks import Supervisor
@@ -18,7 +19,6 @@ log = logging.getLogger("talaria.approvals")
 AGAIN_S = (1.0, 30.0)  # first and longest pause before another try
 MAX_ENTRIES = 2048  # some for each ask that may be open, and as many again while a full disk takes none
 
-Sleep = Callable[[float], Awaitable[None]]
 Work = Callable[[Tx], Any]
 
 

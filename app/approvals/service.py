@@ -24,9 +24,8 @@ from app.approvals.errors import (
     QuestionExpired,
     QuestionUnknown,
 )
-from app.approvals.ledger import Sleep
 from app.approvals.register import Entry, State
-from app.clock import Clock
+from app.clock import Clock, Sleep
 from app.db import Database
 from app.delivery.keep import Bell
 from app.errors import OutcomeUncertain, RelayError
