@@ -13,6 +13,7 @@ from typing import Any
 
 from app.channels.base import Dispatch
 from app.channels.chat import Chat
+from app.channels.conversations import Conversations
 from app.channels.proactive import Proactive
 from app.channels.system import System
 from app.clock import Clock
@@ -21,6 +22,7 @@ from app.db.meta import relay_id
 from app.delivery.acks import Acks
 from app.delivery.hub import Hub
 from app.delivery.messages import Messages, Quota
+from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
 from app.errors import Misconfigured
@@ -28,6 +30,7 @@ from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.hermes import Hermes
+from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
@@ -106,11 +109,14 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
-        facts = Facts(own_id, hermes.states, turns.running, push.facts)
+        facts = Facts(own_id, hermes.states, hermes.profiles, turns.running, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip
-        channels = [System(clock, push, tasks), Chat(turns, hermes, tasks), Proactive(messages, replies, clock)]
+        channels = [
+            System(clock, push, tasks), Chat(turns), Proactive(messages, replies, clock),
+            Conversations(hermes, Outward(db, clock, tasks), News(hub, clock), tasks, turns.busy),
+        ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),

@@ -113,6 +113,9 @@ class HermesSettings(_Group):
 
     hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
     hermes_api_key: SecretStr | None = Field(None, description="its API_SERVER_KEY, 16 characters at least")
+    hermes_ask_approvals: bool = Field(
+        False, description="let Hermes ask for approvals where its dashboard cannot be reached: turns are runs then"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
     @field_validator("hermes_api_url")

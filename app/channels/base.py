@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app.clock import Clock
-from app.delivery.peer import Grants, Peer
+from app.delivery.peer import Peer, granted
 from app.errors import GrantMissing, PayloadInvalid, RelayError, UnknownChannel, UnknownType
 from app.wire.envelope import Envelope, encode
 
@@ -70,13 +70,6 @@ class Channel:
         return {mark[0]: (name, mark[1]) for name, mark in marked if mark is not None}
 
 
-def granted(grants: Grants, name: str | None, now: float) -> bool:
-    if name is None:
-        return True
-    expiry = grants.get(name, 0.0)
-    return expiry is None or now < expiry
-
-
 class Dispatch:
     """Every frame of every link passes here."""
 
@@ -87,9 +80,11 @@ class Dispatch:
             self.add(channel)
 
     def add(self, channel: Channel) -> None:
-        """A channel of this name that was there is replaced."""
-        handlers = {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
-        self._routes[channel.name] = (channel.grant, handlers)
+        """Channels of one name are one channel, in parts that share its grant."""
+        grant, handlers = self._routes.setdefault(channel.name, (channel.grant, {}))
+        assert grant == channel.grant, channel.name
+        for type_, (method, model) in channel.types().items():
+            handlers[type_] = (getattr(channel, method), model)
 
     def __call__(self, frame: Envelope, peer: Peer) -> Awaitable[None] | None:
         """Runs a plain handler at once and returns the awaitable of an async one. Raises RelayError."""

@@ -59,6 +59,7 @@ class Facts:
 
     relay_id: str
     upstream: Callable[[], dict[str, Any]]
+    profiles: Callable[[], list[dict[str, Any]]]
     turns: Callable[[str], list[dict[str, Any]]]  # of a device
     push: Callable[[Tx, str], dict[str, Any]]  # of a device
 
@@ -80,7 +81,7 @@ class Authenticator:
         ok = {
             "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
             "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
-            "profiles": [],
+            "profiles": self._facts.profiles(),
             "device_id": principal.device_id, "relay_id": self._facts.relay_id, "protocol": 1,
             "epoch": start.epoch, "head": start.head,
             "limits": {"frame_bytes": MAX_FRAME, "kept_bytes": KEPT_BYTES}, "heartbeat_s": self._limits.heartbeat_s,

@@ -6,12 +6,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from app.errors import RelayError
 from app.hermes.api import HermesApi
-from app.hermes.errors import SessionNotFound, UpstreamAuthRequired, UpstreamError
+from app.hermes.calls import DEFAULT_PROFILE
+from app.hermes.choice import over_api, suits_dashboard
+from app.hermes.completions import Completions
+from app.hermes.errors import RouteMissing, SessionNotFound, UpstreamAuthRequired, UpstreamError, UpstreamKeyShort
 from app.hermes.lease import Lease, ProcessMark, RowMarks
+from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
 from app.hermes.upstream import Json, Order, Upstream
 from app.settings import HermesSettings
@@ -25,18 +29,28 @@ SOON_S = 2.0  # after a failure, before it is looked at again
 CREDENTIAL = 1  # there is one key, from the settings; it does not change while the relay runs
 
 
+class Dashboard(Upstream, Protocol):
+    """The socket of the dashboard: an upstream that is there or not."""
+
+    @property
+    def ready(self) -> bool: ...
+
+
 class Hermes:
     """Open it with `async with`: while it is open it watches what is there."""
 
-    def __init__(self, settings: HermesSettings, tasks: Supervisor) -> None:
-        self._tasks = tasks
+    def __init__(self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None) -> None:
+        self._tasks, self._dashboard = tasks, dashboard
+        self._ask_approvals = settings.hermes_ask_approvals
         self._failure = asyncio.Event()
         self._state = {"state": "down"}
         self._logged = ""
         self._watching: asyncio.Task[None] | None = None
         self.api = HermesApi(settings, failed=self._failed)
         self.rows = RowMarks()
-        self._upstreams: dict[str, Upstream] = {one.kind: one for one in (SessionStream(self.api),)}
+        known: list[Upstream] = [SessionStream(self.api), Runs(self.api), Completions(self.api)]
+        known += [dashboard] if dashboard is not None else []
+        self._upstreams = {one.kind: one for one in known}
 
     async def __aenter__(self) -> Self:
         if self.api.is_off:
@@ -57,11 +71,18 @@ class Hermes:
         """Upstream name → {state: up, down, auth_required or off, version?}."""
         return {"api": dict(self._state)}
 
+    def profiles(self) -> list[Json]:
+        """Those known by name, as {name, is_default}: its API server serves others, where it does, but lists none."""
+        return [{"name": DEFAULT_PROFILE, "is_default": True}] if self._state["state"] == "up" else []
+
     # a turn
 
     async def choose(self, order: Order) -> Upstream:
-        """How a turn is to run now."""
-        return self._upstreams["session_stream"]
+        """How a turn is to run now. Raises UpstreamError."""
+        if self._dashboard is not None and self._dashboard.ready and suits_dashboard(order):
+            return self._dashboard
+        kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
+        return self._upstreams[kind]
 
     def upstream(self, kind: str) -> Upstream:
         """That of a lease."""
@@ -90,14 +111,20 @@ class Hermes:
     ) -> tuple[ProcessMark | None, tuple[int, tuple[str, ...]]]:
         if (known := self.rows.get(session_id)) is not None:
             return await self.api.mark(), known
-        mark, rows = await asyncio.gather(self.api.mark(), self.api.messages(session_id, profile))
+        mark, rows = await asyncio.gather(self.api.mark(), self._rows(session_id, profile))
         self.rows.read(session_id, rows)
         return mark, self.rows.get(session_id) or (0, ())
+
+    async def _rows(self, session_id: str, profile: str | None) -> list[Json]:
+        try:
+            return await self.api.messages(session_id, profile)
+        except RouteMissing:  # a Hermes that has no more than chat completions
+            return []
 
     # watching
 
     def _failed(self, error: UpstreamError) -> None:
-        self._become("auth_required" if isinstance(error, UpstreamAuthRequired) else "down", None, error)
+        self._become(_state_of(error), None, error)
         self._failure.set()
 
     async def _watch(self) -> None:
@@ -116,7 +143,7 @@ class Hermes:
         try:
             capabilities = await self.api.capabilities(fresh=True)
         except RelayError as exc:
-            self._become("auth_required" if isinstance(exc, UpstreamAuthRequired) else "down", None, exc)
+            self._become(_state_of(exc), None, exc)
         else:
             self._become("up", capabilities.version, None)
         self._failure.clear()  # what the probe itself found needs no second one
@@ -131,3 +158,7 @@ class Hermes:
             log.info("hermes is up", extra={"version": version})
         else:
             log.warning("hermes is %s", state, extra={"code": error.code, "reason": error.message})
+
+
+def _state_of(error: RelayError) -> str:
+    return "auth_required" if isinstance(error, UpstreamAuthRequired | UpstreamKeyShort) else "down"

@@ -16,8 +16,10 @@ APPROVAL_S = 60.0  # Hermes' own default; its API server does not tell what is c
 
 
 class SessionStream:
-    """Until 0.19 a turn runs on when its stream is dropped, and nothing stops it. Since 0.20 the drop interrupts it, and
-    its run may be stopped and, from 0.22 on, asks for approvals."""
+    """Until 0.19 a turn runs on when its stream is dropped, and nothing stops it.
+
+    Since 0.20 the drop interrupts it, and its run may be stopped; since 0.22 it asks for approvals.
+    """
 
     kind = "session_stream"
     poll_s = (2.0, 10.0)
@@ -27,7 +29,7 @@ class SessionStream:
         self._stopped: set[str] = set()  # runs that were asked to stop: they say "completed" all the same
 
     async def create(self, order: Order) -> Json:
-        return await self._api.create_session(model=order.model, profile=order.profile)
+        return await self._api.session_for(order)
 
     async def bind(self, lease: Lease) -> Lease:
         capabilities = await self._api.capabilities()
@@ -60,16 +62,15 @@ class SessionStream:
     async def follow(self, lease: Lease, order: Order, hearer: Hearer) -> Followed:
         if lease.drop_interrupts:
             return Followed.GONE
-        mark = await self._api.mark()
-        restarted = lease.mark is not None and mark is not None and mark != lease.mark
-        return Followed.GONE if restarted else Followed.UNKNOWN
+        return Followed.GONE if await self._api.restarted(lease) else Followed.UNKNOWN
 
     async def stop(self, lease: Lease) -> bool:
         if lease.run_id is None:
             return False
-        await self._api.stop_run(lease)
-        self._stopped.add(lease.run_id)
-        return True
+        stopping = await self._api.stop_run(lease)
+        if stopping:
+            self._stopped.add(lease.run_id)
+        return stopping
 
     async def decide(self, lease: Lease, choice: str) -> int:
         return await self._api.decide_run(lease, choice)

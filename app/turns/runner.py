@@ -119,6 +119,10 @@ class Turns:
     def _opened(self, turn: Turn) -> None:
         self._lanes.adopt(turn, turn.state.session_id)
 
+    def busy(self, session_id: str) -> bool:
+        """Whether a turn of this conversation has not ended."""
+        return any(turn.session_id == session_id for turn in self._live.values())
+
     def _moved(self, turn: Turn, old: str, new: str) -> None:
         """The conversation goes on in another session, and with it those who wait and those who watch."""
         for waiting in self._lanes.adopt(turn, new):
