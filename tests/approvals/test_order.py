@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -102,12 +103,12 @@ async def test_time_that_storing_takes_counts(rooms: Rooms) -> None:
     rooms.clock.advance(56.9)
     write = rooms.db.write
 
-    async def slow(work: object) -> object:
-        result = await write(work)  # type: ignore[arg-type]
+    async def slow(work: Any) -> Any:
+        result = await write(work)
         rooms.clock.advance(0.2)
         return result
 
-    rooms.db.write = slow  # type: ignore[assignment,method-assign]
+    rooms.db.write = slow  # type: ignore[method-assign]
     with pytest.raises(ApprovalExpired):
         await rooms.respond(first)
     assert rooms.agent.calls == []
