@@ -104,7 +104,9 @@ async def open_relay(
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
-        turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes)
+        turns = Turns(
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward
+        )  # fmt: skip
         stack.push_async_callback(turns.close)
         own_id = await db.write(relay_id)
         push = await stack.enter_async_context(

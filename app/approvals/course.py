@@ -15,10 +15,10 @@ from typing import Any
 
 from app.approvals import frames, store
 from app.approvals.ask import LINGER_S, MARGIN_S, Ask, Asker, Json, bounded, outcome, request
-from app.approvals.ledger import Ledger, Sleep
+from app.approvals.ledger import Ledger
 from app.approvals.register import Entry, Register, State
 from app.approvals.timer import Timer
-from app.clock import Clock
+from app.clock import Clock, Sleep
 from app.db import Database, Tx
 from app.delivery.keep import Bell
 from app.tasks import Supervisor

@@ -6,9 +6,8 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from app.approvals.ledger import Sleep
 from app.approvals.register import Register
-from app.clock import Clock
+from app.clock import Clock, Sleep
 from app.tasks import Supervisor
 
 MAX_NAP_S = 5.0  # a clock may be set, and a host that slept wakes later than it was asked to

@@ -50,8 +50,8 @@ class Chat(Channel):
         self._turns.unwatch(call.peer, payload.session_id, payload.turn_id)
 
     @receives("chat.stop", ChatStop)
-    async def stop(self, payload: ChatStop, call: Call) -> None:
-        call.answer("chat.stopped", await self._turns.stop(call.peer, payload.turn_id, call.frame.id))
+    def stop(self, payload: ChatStop, call: Call) -> None:
+        self._ask(self._stop(payload, call), call)
 
     @receives("chat.sessions.list", ChatSessionsList)
     def sessions(self, payload: ChatSessionsList, call: Call) -> None:
@@ -62,6 +62,9 @@ class Chat(Channel):
         self._ask(self._page(payload, call), call)
 
     # what waits for Hermes
+
+    async def _stop(self, asked: ChatStop, call: Call) -> None:
+        call.answer("chat.stopped", await self._turns.stop(call.peer, asked.turn_id, call.frame.id))
 
     async def _list(self, asked: ChatSessionsList, call: Call) -> None:
         sessions, has_more = await self._hermes.api.list_sessions(asked.limit, asked.offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -96,11 +97,15 @@ class HermesApi:
 
     # conversations
 
-    async def create_session(self, *, title: str | None = None, model: str | None = None) -> Json:
+    async def create_session(
+        self, *, title: str | None = None, model: str | None = None, profile: str | None = None
+    ) -> Json:
         """The new session's object; its `id` is a non-empty string."""
         wanted = {"title": title, "model": model}
         path = (await self.capabilities()).path("session_create")
-        answer = await self._json("POST", path, body={k: v for k, v in wanted.items() if v is not None})
+        answer = await self._json(
+            "POST", path, body={k: v for k, v in wanted.items() if v is not None}, profile=profile
+        )
         session = answer.get("session", answer)
         id = session.get("id") if isinstance(session, dict) else None
         if not isinstance(id, str) or not 0 < len(id) <= MAX_ID:
@@ -113,29 +118,42 @@ class HermesApi:
         answer = await self._json("GET", path, params={"limit": limit, "offset": offset})
         return _objects(answer), answer.get("has_more") is True
 
-    async def messages(self, session_id: str) -> list[Json]:
+    async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
         """All rows of a session in order. Raises SessionNotFound."""
-        path = (await self.capabilities()).path("session_messages", session_id)
-        return _objects(await self._json("GET", path))
+        path = (await self.capabilities()).path("session_messages", session_id=session_id)
+        return _objects(await self._json("GET", path, profile=profile))
 
     # a turn
 
-    async def stream_chat(self, lease: Lease, message: Any, sink: Sink, opened: Callable[[], None]) -> None:
-        """Submit a message and read to the end of its stream. See `post_events` for what it raises."""
+    async def stream(self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None]) -> None:
+        """POST to the endpoint of the lease and read to the end of its stream. See `post_events` for what it raises."""
+        path = _of_profile(lease.profile, lease.endpoint)
         try:
-            await post_events(self.route(), lease.endpoint, orjson.dumps({"message": message}), sink, opened=opened)
+            await post_events(self.route(), path, orjson.dumps(body), sink, opened=opened)
         except UpstreamError as exc:
             self._note(exc)
             raise
 
+    async def stop_run(self, lease: Lease) -> None:
+        path = (await self.capabilities()).path("run_stop", run_id=lease.run_id or "")
+        await self._json("POST", path, body={}, profile=lease.profile)
+
+    async def decide_run(self, lease: Lease, choice: str) -> int:
+        """How many approvals it resolved."""
+        path = (await self.capabilities()).path("run_approval", run_id=lease.run_id or "")
+        answer = await self._json("POST", path, body={"choice": choice}, profile=lease.profile)
+        resolved = answer.get("resolved")
+        return resolved if isinstance(resolved, int) else 0
+
     # requests
 
     async def _json(
-        self, method: str, path: str, *, params: Mapping[str, int] | None = None, body: Json | None = None
-    ) -> Json:
+        self, method: str, path: str, *, params: Mapping[str, int] | None = None, body: Json | None = None,
+        profile: str | None = None,
+    ) -> Json:  # fmt: skip
         route = self.route()
         request = self._client.build_request(
-            method, f"{route.base}{path}", params=params, json=body, headers=route.headers
+            method, f"{route.base}{_of_profile(profile, path)}", params=params, json=body, headers=route.headers
         )  # fmt: skip
         try:
             status, retry_after, raw = await self._send(request)
@@ -170,6 +188,10 @@ class HermesApi:
         if isinstance(error, _FORGET):
             self._capabilities = None
             self._failed(error)
+
+
+def _of_profile(profile: str | None, path: str) -> str:
+    return path if profile is None else f"/p/{quote(profile, safe='')}{path}"
 
 
 def _objects(answer: Json) -> list[Json]:

@@ -10,8 +10,10 @@ from typing import Any, Self
 
 from app.errors import RelayError
 from app.hermes.api import HermesApi
-from app.hermes.errors import UpstreamAuthRequired, UpstreamError, UpstreamUnsupported
+from app.hermes.errors import SessionNotFound, UpstreamAuthRequired, UpstreamError
 from app.hermes.lease import Lease, ProcessMark, RowMarks
+from app.hermes.session_stream import SessionStream
+from app.hermes.upstream import Json, Order, Upstream
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 
@@ -34,6 +36,7 @@ class Hermes:
         self._watching: asyncio.Task[None] | None = None
         self.api = HermesApi(settings, failed=self._failed)
         self.rows = RowMarks()
+        self._upstreams: dict[str, Upstream] = {one.kind: one for one in (SessionStream(self.api),)}
 
     async def __aenter__(self) -> Self:
         if self.api.is_off:
@@ -56,28 +59,38 @@ class Hermes:
 
     # a turn
 
-    async def lease(self, session_id: str) -> Lease:
-        """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
-        capabilities = await self.api.capabilities()
-        if not capabilities.allows("session_chat_streaming"):
-            raise UpstreamUnsupported("this Hermes does not offer streamed chat in sessions: 0.19 or newer is needed")
-        mark, (last_row, since) = await self._bearings(session_id)
-        return Lease(
-            route="session_stream",
-            base=self.api.route().fingerprint,
-            session_id=session_id,
-            endpoint=capabilities.path("session_chat_stream", session_id),
-            credential=CREDENTIAL,
-            drop_interrupts=capabilities.drop_interrupts,
-            mark=mark,
-            last_row=last_row,
-            since=since,
-        )
+    async def choose(self, order: Order) -> Upstream:
+        """How a turn is to run now."""
+        return self._upstreams["session_stream"]
 
-    async def _bearings(self, session_id: str) -> tuple[ProcessMark | None, tuple[int, tuple[str, ...]]]:
+    def upstream(self, kind: str) -> Upstream:
+        """That of a lease."""
+        return self._upstreams[kind]
+
+    async def lease(self, upstream: Upstream, session_id: str, order: Order) -> Lease:
+        """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
+        mark, (last_row, since) = await self._bearings(session_id, order.profile)
+        return await upstream.bind(
+            Lease(
+                route=upstream.kind, base=self.api.route().fingerprint, session_id=session_id, endpoint="",
+                credential=CREDENTIAL, drop_interrupts=False, mark=mark, last_row=last_row, since=since,
+                profile=order.profile,
+            )
+        )  # fmt: skip
+
+    async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
+        """All rows of a session in order; none for one that Hermes has not stored yet."""
+        try:
+            return await self.api.messages(session_id, profile)
+        except SessionNotFound:
+            return []
+
+    async def _bearings(
+        self, session_id: str, profile: str | None
+    ) -> tuple[ProcessMark | None, tuple[int, tuple[str, ...]]]:
         if (known := self.rows.get(session_id)) is not None:
             return await self.api.mark(), known
-        mark, rows = await asyncio.gather(self.api.mark(), self.api.messages(session_id))
+        mark, rows = await asyncio.gather(self.api.mark(), self.api.messages(session_id, profile))
         self.rows.read(session_id, rows)
         return mark, self.rows.get(session_id) or (0, ())
 
