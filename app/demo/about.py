@@ -86,6 +86,27 @@ def detailed_health(agent: Agent) -> dict[str, Any]:
     }
 
 
+def dashboard_status(agent: Agent) -> dict[str, Any]:
+    """What the dashboard says to everybody who can reach it."""
+    api = detailed_health(agent)
+    return {
+        "version": VERSION,
+        "release_date": "2026.7.20",
+        "gateway_running": True,
+        "gateway_state": "running",
+        "gateway_platforms": api["platforms"],
+        "gateway_updated_at": api["updated_at"],
+        "active_agents": agent.turns_running,
+        "gateway_busy": agent.turns_running > 0,
+        "gateway_drainable": True,
+        "auth_required": False,
+        "auth_providers": [],
+        "profiles": ["default"],
+        "gateway_mode": "single",
+        "gateway_pid": api["pid"],
+    }
+
+
 def models(agent: Agent) -> dict[str, Any]:
     model = {
         "id": MODEL,

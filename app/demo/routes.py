@@ -12,9 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from app.demo import about
 from app.demo.agent import Agent
+from app.demo.reading import read_script
 from app.demo.refusal import KeyRefused, Refusal, draining
-from app.demo.script import Script, read_script
+from app.demo.script import Script
+from app.demo.session_stream import SessionStream
 from app.demo.stream import EventStream, Outlet
+from app.demo.surface import Surface
 
 MAX_BODY = 10_000_000  # bytes
 # On every JSON answer of the real server, and on no stream: whoever passes answers on meets them.
@@ -164,9 +167,9 @@ async def fork(agent: The, session_id: str, body: Body) -> Response:
 @router.post("/api/sessions/{session_id}/chat")
 async def chat(agent: The, session_id: str, body: Body, request: Request) -> Response:
     message, script = _submit(agent, session_id, body)
-    turn, task = agent.begin(session_id, message, script, Outlet(read=False))
-    await asyncio.wait({task})
-    if turn.crashed or task.cancelled():
+    turn = agent.begin(session_id, message, script, Surface())
+    await asyncio.wait({turn.task})
+    if turn.crashed or turn.task.cancelled():
         raise refused_with(500)
     completion = {
         "object": "hermes.session.chat.completion",
@@ -181,7 +184,7 @@ async def chat(agent: The, session_id: str, body: Body, request: Request) -> Res
 async def chat_stream(agent: The, session_id: str, body: Body, request: Request) -> Response:
     message, script = _submit(agent, session_id, body)
     outlet = Outlet(split=script.split)
-    agent.begin(session_id, message, script, outlet)
+    agent.begin(session_id, message, script, SessionStream(agent.clock, session_id, outlet))
     return EventStream(agent, outlet, _session_headers(session_id, request))
 
 

@@ -1,8 +1,9 @@
-"""A stand-in for the API server of hermes-agent 0.19: the app, and a way to run it in the current loop."""
+"""A stand-in for hermes-agent 0.19, API server and dashboard: the apps, and a way to run them in the current loop."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.demo.agent import Agent
+from app.demo.dashboard.app import create_dashboard
+from app.demo.dashboard.registry import Dashboard
+from app.demo.dashboard.socket import Droppable
 from app.demo.refusal import Refusal
 from app.demo.routes import public, refuse, router
 from app.tasks import Supervisor
@@ -73,29 +77,53 @@ async def _unknown_route(_: Request, exc: Exception) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """A stand-in that listens."""
+    """A stand-in that listens: the API server at `url` with its key, the dashboard with its token."""
 
     url: str
     key: str
     agent: Agent
+    dashboard_url: str
+    dashboard_token: str
+    dashboard: Dashboard
 
 
 @asynccontextmanager
 async def serve_stand_in(
-    key: str, port: int = 0, *, delay_s: float = 0.025, agent: Agent | None = None, host: str = "127.0.0.1"
+    key: str,
+    port: int = 0,
+    *,
+    delay_s: float = 0.025,
+    approval_timeout_s: float = 60,
+    agent: Agent | None = None,
+    host: str = "127.0.0.1",
+    dashboard_port: int = 0,
+    dashboard_token: str = "",
 ) -> AsyncIterator[StandIn]:
-    """Listen until the block ends. Port 0 takes a free one; `delay_s` goes to a new agent only.
+    """Listen until the block ends. Port 0 takes a free one; the times, in seconds, go to a new agent only.
 
     Leaving stops as Hermes does at SIGTERM: open streams end with `done` and no turn is completed. The same
-    agent may be served again, on the same port. Raises OSError if the port is taken.
+    agent may be served again, on the same ports. Without a token the dashboard makes one. Raises OSError if a
+    port is taken.
     """
-    agent = agent or Agent(delay_s=delay_s)
-    app = create_stand_in(key, agent=agent)
+    agent = agent or Agent(delay_s=delay_s, approval_timeout_s=approval_timeout_s)
+    dashboard = Dashboard(agent, dashboard_token or secrets.token_urlsafe(24))
+    async with (
+        _served(create_stand_in(key, agent=agent), host, port, agent) as url,
+        _served(create_dashboard(dashboard), host, dashboard_port, agent) as dashboard_url,
+    ):
+        yield StandIn(url, key, agent, dashboard_url, dashboard.token, dashboard)
+
+
+@asynccontextmanager
+async def _served(app: FastAPI, host: str, port: int, agent: Agent) -> AsyncIterator[str]:
+    """The base URL. Turns are stopped before the server, whichever of the two goes first."""
     with _listen(host, port) as listener:
         config = uvicorn.Config(
             app,
             http=_Droppable,
-            ws="none",
+            ws=Droppable,
+            ws_per_message_deflate=False,
+            ws_ping_interval=None,
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -109,7 +137,7 @@ async def serve_stand_in(
             await server.up.wait()
             try:
                 name = f"[{host}]" if ":" in host else host
-                yield StandIn(f"http://{name}:{listener.getsockname()[1]}", key, agent)
+                yield f"http://{name}:{listener.getsockname()[1]}"
             finally:
                 await agent.stop_turns()
                 server.down.set()

@@ -25,12 +25,12 @@ KEEPALIVE = b": keepalive\n\n"
 class Outlet:
     """Encoded events between one turn and at most one reader."""
 
-    def __init__(self, *, split: bool = False, read: bool = True) -> None:
+    def __init__(self, *, split: bool = False) -> None:
         self._chunks: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._emptied = asyncio.Event()
         self._split = split
-        self.left = not read
+        self.left = False
         self.ended = False
         self.cut = False
 
