@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ CLEAN_UP = re.compile(
     r"\b(clean|tidy)\b.*\bup\b|\b(clean|delete|remove)\b.*\b(logs?|files?|folders?|backups?|cache)\b", re.IGNORECASE
 )
 CHOOSE = re.compile(r"\bwhich colou?r\b|\bhelp me (choose|decide|pick)\b|\bask me\b", re.IGNORECASE)
+TOOLS = re.compile(r"\byour tools\b", re.IGNORECASE)
 MAIN_ARGUMENT = {"terminal": "command", "web_search": "query"}
 
 
@@ -67,6 +69,8 @@ def for_request(message: str) -> Script | None:
     if CHOOSE.search(message):
         ask = question(texts.COLOUR, texts.COLOURS)
         return Script((Step(texts.CHOOSE, (ask,), texts.CHOOSE_THOUGHT), Step(_after_choice)))
+    if TOOLS.search(message):
+        return _tools(texts.TOOLS_THOUGHT)
     return None
 
 
@@ -118,7 +122,8 @@ def result_of(call: Call, outcome: str) -> str:
 
 
 def as_json(value: object) -> str:
-    return orjson.dumps(value).decode()
+    """With the spaces that the tools of Hermes write."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _after_clean_up(done: Sequence[Done]) -> str:
@@ -129,7 +134,7 @@ def _after_choice(done: Sequence[Done]) -> str:
     return texts.chosen(done[-1].outcome)
 
 
-def _tools() -> Script:
+def _tools(reasoning: str | None = None) -> Script:
     found = {
         "success": True,
         "data": {"web": [{"title": "Talaria", "url": "https://example.org/talaria", "description": "Winged sandals."}]},
@@ -139,7 +144,7 @@ def _tools() -> Script:
     search = Call("web_search", {"query": "talaria", "limit": 1}, "talaria", as_json(found))
     return Script(
         (
-            Step(texts.TOOLS_BEFORE, (terminal,), texts.TOOLS_THOUGHT),
+            Step(texts.TOOLS_BEFORE, (terminal,), reasoning),
             Step(texts.TOOLS_BETWEEN, (search,)),
             Step(texts.TOOLS_AFTER),
         )

@@ -16,6 +16,16 @@ class Approval:
     command: str
     description: str
 
+    def as_json(self) -> dict[str, Any]:
+        """As every way of asking shows it, without its choices."""
+        return {
+            "command": self.command,
+            "pattern_key": self.description,
+            "pattern_keys": [self.description],
+            "description": self.description,
+            "allow_permanent": True,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

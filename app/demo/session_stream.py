@@ -8,26 +8,34 @@ from typing import Any
 import orjson
 
 from app.clock import Clock
-from app.demo.script import Call
+from app.demo.asks import CHOICES
+from app.demo.runs import RunState
+from app.demo.script import Approval, Call
 from app.demo.stream import KEEPALIVE, Outlet
-from app.demo.surface import Surface
 from app.demo.turn import Turn
 
 THINKING_CHARS = 500
 
 
-class SessionStream(Surface):
-    """Nobody can be asked anything here, and what was thought is in the stored message only."""
+class SessionStream(RunState):
+    """What was thought is in the stored message only, and nobody can be asked anything.
 
-    def __init__(self, clock: Clock, session_id: str, outlet: Outlet) -> None:
-        self.run_id = f"run_{uuid.uuid4().hex}"
-        self._clock = clock
+    `is_honest`: as in 0.22, approvals are asked for, and a failure or a stop does not look like success.
+    """
+
+    def __init__(self, clock: Clock, session_id: str, outlet: Outlet, *, is_honest: bool = False) -> None:
+        super().__init__(clock, session_id)
+        self.asks_approvals = self._is_honest = is_honest
         self._outlet = outlet
         self._message_id = f"msg_{uuid.uuid4().hex}"
-        self._session_id = session_id
         self._seq = 0
 
+    def responded(self, choice: str, resolved: int) -> None:
+        self.status = "running"
+        self._emit("approval.responded", choice=choice, resolved=resolved)
+
     def began(self, turn: Turn) -> None:
+        self._now("running", "run.started")
         self._emit("run.started", user_message={"role": "user", "content": turn.message})
 
     def replies(self) -> None:
@@ -48,6 +56,12 @@ class SessionStream(Surface):
     def tool_ended(self, call: Call, call_id: str, result: str, seconds: float) -> None:
         self._emit("tool.completed", message_id=self._message_id, tool_name=call.name, preview=None, args=None)
 
+    def approval_asked(self, call: Call) -> None:
+        if isinstance(call.ask, Approval):
+            self._now("waiting_for_approval", "approval.request")
+            about = call.ask.as_json() | {"allow_session": True, "request_id": uuid.uuid4().hex}
+            self._emit("approval.request", **about, message_id=self._message_id, choices=list(CHOICES))
+
     def unknown(self) -> None:
         self._emit("memory.updated", name="MEMORY.md")
         self._emit("custom.preview", detail={"of": ["an", "unknown", "family"]})
@@ -59,14 +73,15 @@ class SessionStream(Surface):
         self._outlet.hang_up()
 
     def completed(self, turn: Turn) -> None:
-        self._complete(turn, interrupted=False)
+        self._end(turn, "run.completed")
 
     def failed(self, turn: Turn, text: str) -> None:
         """Looks like success, but for the messages and the bill."""
-        self._complete(turn, interrupted=False)
+        self._end(turn, "run.failed" if self._is_honest else "run.completed")
 
     def interrupted(self, turn: Turn) -> None:
-        self._complete(turn, interrupted=True)
+        """Looks like success, too."""
+        self._end(turn, "run.cancelled" if self._is_honest else "run.completed")
 
     def crashed(self, text: str) -> None:
         self._emit("error", message=text)
@@ -81,11 +96,14 @@ class SessionStream(Surface):
     async def room(self) -> None:
         await self._outlet.room()
 
-    def _complete(self, turn: Turn, *, interrupted: bool) -> None:
-        flags = {"completed": True, "partial": False, "interrupted": interrupted}
+    def _end(self, turn: Turn, event: str) -> None:
+        self._now(event.removeprefix("run."), event)
+        completed, interrupted = event == "run.completed", event == "run.cancelled"
+        flags = {"completed": completed, "partial": False, "interrupted": interrupted}
         ids = {"session_id": turn.session_id, "message_id": self._message_id}
         self._emit("assistant.completed", **ids, content=turn.content, **flags)
-        self._emit("run.completed", **ids, completed=True, messages=turn.messages, usage=turn.usage)
+        flags = flags if self._is_honest else {"completed": True}
+        self._emit(event, **ids, **flags, messages=turn.messages, usage=turn.usage)
         self._emit("done")
 
     def _emit(self, event: str, **payload: Any) -> None:
@@ -93,8 +111,8 @@ class SessionStream(Surface):
         self._seq += 1
         if self._outlet.left:
             return
-        payload.setdefault("session_id", self._session_id)
-        payload["run_id"] = self.run_id
+        payload.setdefault("session_id", self.session_id)
+        payload["run_id"] = self.id
         payload["seq"] = self._seq
         payload["ts"] = self._clock.now()
         self._outlet.write(b"event: %b\ndata: %b\n\n" % (event.encode(), orjson.dumps(payload)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,19 +18,27 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.demo import about, completions, runs_routes
 from app.demo.agent import Agent
 from app.demo.dashboard.app import create_dashboard
 from app.demo.dashboard.registry import Dashboard
 from app.demo.dashboard.socket import Droppable
 from app.demo.refusal import Refusal
-from app.demo.routes import public, refuse, router
+from app.demo.requests import refuse
+from app.demo.routes import public, router
+from app.demo.runs import Runs
 from app.tasks import Supervisor
 
 STOP_WITHIN = 5  # seconds
 
 
-def create_stand_in(api_key: str, *, agent: Agent | None = None) -> FastAPI:
-    """The ASGI app. Its agent, `app.state.agent`, runs turns for as long as the lifespan lasts."""
+def create_stand_in(
+    api_key: str, *, agent: Agent | None = None, capabilities: Mapping[str, Any] | None = None
+) -> FastAPI:
+    """The ASGI app. Its agent, `app.state.agent`, runs turns for as long as the lifespan lasts.
+
+    `capabilities` is another document than its own, such as that of a newer version: it is shown, and obeyed.
+    """
     agent = agent or Agent()
 
     @asynccontextmanager
@@ -42,7 +50,11 @@ def create_stand_in(api_key: str, *, agent: Agent | None = None) -> FastAPI:
     app.state.agent = agent
     app.state.api_key = api_key
     app.include_router(public)
+    app.state.capabilities = capabilities or about.capabilities()
+    app.state.runs = Runs()
     app.include_router(router)
+    app.include_router(runs_routes.router)
+    app.include_router(completions.router)
     app.add_middleware(Gatehouse)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _unknown_route)
@@ -98,6 +110,7 @@ async def serve_stand_in(
     host: str = "127.0.0.1",
     dashboard_port: int = 0,
     dashboard_token: str = "",
+    capabilities: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[StandIn]:
     """Listen until the block ends. Port 0 takes a free one; the times, in seconds, go to a new agent only.
 
@@ -108,7 +121,7 @@ async def serve_stand_in(
     agent = agent or Agent(delay_s=delay_s, approval_timeout_s=approval_timeout_s)
     dashboard = Dashboard(agent, dashboard_token or secrets.token_urlsafe(24))
     async with (
-        _served(create_stand_in(key, agent=agent), host, port, agent) as url,
+        _served(create_stand_in(key, agent=agent, capabilities=capabilities), host, port, agent) as url,
         _served(create_dashboard(dashboard), host, dashboard_port, agent) as dashboard_url,
     ):
         yield StandIn(url, key, agent, dashboard_url, dashboard.token, dashboard)

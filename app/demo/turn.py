@@ -191,6 +191,7 @@ class Turn:
                 self.crashed = True
                 self._surface.crashed(texts.ERROR)
             case "failed":
+                self._surface.thinks()
                 await self._pause(TOOL_PACE)
                 self.content = texts.FAILED
                 self._surface.failed(self, texts.FAILED)

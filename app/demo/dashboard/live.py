@@ -159,7 +159,7 @@ class Live(Surface):
 
     def approval_asked(self, call: Call) -> None:
         if isinstance(call.ask, Approval):
-            self._event("approval.request", shapes.approval(call.ask) | {"choices": list(CHOICES)})
+            self._event("approval.request", call.ask.as_json() | {"choices": list(CHOICES)})
 
     def question_asked(self, question: Question, request_id: str) -> None:
         choices = list(question.choices) or None
@@ -190,6 +190,7 @@ class Live(Surface):
         self._complete(turn, "interrupted")
 
     def failed(self, turn: Turn, text: str) -> None:
+        self._think_no_more()
         self._event("status.update", {"kind": "lifecycle", "text": f"❌ Non-retryable error: {text}"})
         self._complete(turn, "error")
 

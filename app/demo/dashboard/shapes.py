@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from app.demo.script import Approval
-
 if TYPE_CHECKING:
     from app.demo.dashboard.live import Live
 
@@ -173,17 +171,6 @@ def context(tool: str, preview: str) -> str:
     """What a tool is about, in words."""
     verb = {"terminal": "Running ", "clarify": "Asking ", "web_search": "Searching "}.get(tool, "")
     return f"{verb}{preview}"
-
-
-def approval(asked: Approval) -> dict[str, Any]:
-    """Without its choices, which the ways of asking put in different places."""
-    return {
-        "command": asked.command,
-        "pattern_key": asked.description,
-        "pattern_keys": [asked.description],
-        "description": asked.description,
-        "allow_permanent": True,
-    }
 
 
 def title_of(message: str) -> str:
