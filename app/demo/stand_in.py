@@ -120,41 +120,44 @@ async def serve_stand_in(
     """
     agent = agent or Agent(delay_s=delay_s, approval_timeout_s=approval_timeout_s)
     dashboard = Dashboard(agent, dashboard_token or secrets.token_urlsafe(24))
-    async with (
-        _served(create_stand_in(key, agent=agent, capabilities=capabilities), host, port, agent) as url,
-        _served(create_dashboard(dashboard), host, dashboard_port, agent) as dashboard_url,
-    ):
-        yield StandIn(url, key, agent, dashboard_url, dashboard.token, dashboard)
-
-
-@asynccontextmanager
-async def _served(app: FastAPI, host: str, port: int, agent: Agent) -> AsyncIterator[str]:
-    """The base URL. Turns are stopped before the server, whichever of the two goes first."""
-    with _listen(host, port) as listener:
-        config = uvicorn.Config(
-            app,
-            http=_Droppable,
-            ws=Droppable,
-            ws_per_message_deflate=False,
-            ws_ping_interval=None,
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=STOP_WITHIN,
-        )
-        server = _Server(config)
+    apps = create_stand_in(key, agent=agent, capabilities=capabilities), create_dashboard(dashboard)
+    with _listen(host, port) as api, _listen(host, dashboard_port) as board:
+        servers = [_Server(_config(app)) for app in apps]
         async with Supervisor() as tasks:
-            serving = tasks.start(server.serve(sockets=[listener]), "stand-in server")
-            await server.up.wait()
+            serving = [
+                tasks.start(server.serve(sockets=[listener]), "stand-in server")
+                for server, listener in zip(servers, (api, board), strict=True)
+            ]
+            for server in servers:
+                await server.up.wait()
             try:
-                name = f"[{host}]" if ":" in host else host
-                yield f"http://{name}:{listener.getsockname()[1]}"
+                yield StandIn(_url(host, api), key, agent, _url(host, board), dashboard.token, dashboard)
             finally:
                 await agent.stop_turns()
-                server.down.set()
-                await asyncio.wait({serving})
+                for server in servers:
+                    server.down.set()
+                await asyncio.wait(serving)
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_Droppable,
+        ws=Droppable,
+        ws_per_message_deflate=False,
+        ws_ping_interval=None,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_WITHIN,
+    )
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
 
 
 def _listen(host: str, port: int) -> socket.socket:
