@@ -16,8 +16,10 @@ APPROVAL_S = 60.0  # Hermes' own default; its API server does not tell what is c
 
 
 class SessionStream:
-    """Until 0.19 a turn runs on when its stream is dropped, and nothing stops it. Since 0.20 the drop interrupts it, and
-    its run may be stopped and, from 0.22 on, asks for approvals."""
+    """Until 0.19 a turn runs on when its stream is dropped, and nothing stops it.
+
+    Since 0.20 the drop interrupts it, and its run may be stopped; since 0.22 it asks for approvals.
+    """
 
     kind = "session_stream"
     poll_s = (2.0, 10.0)
