@@ -23,7 +23,6 @@ from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 
-SETTLE_S = 2.0  # longest wait for Hermes to put the last turn away: submitted earlier, the next one is queued
 SILENCE_S = 15.0
 LOOK_S = (2.0, 10.0)  # first and longest pause between two looks at a silent session
 MAX_TITLE = 200  # characters
@@ -155,7 +154,7 @@ class Dashboard:
 
     async def _run_in(self, live: Live, lease: Lease, text: str, hearer: Hearer) -> bool:
         """False: Hermes has closed this live session, and has not got the message."""
-        await _settled(live)
+        await live.settle()
         with self._hearing(live, hearer) as listener:
             try:
                 answer = await self._link.call("prompt.submit", {"session_id": live.id, "text": text})
@@ -239,14 +238,6 @@ class Dashboard:
 
     def _lost(self) -> None:
         self._sessions.lives.clear()
-
-
-async def _settled(live: Live) -> None:
-    try:
-        async with asyncio.timeout(SETTLE_S):
-            await live.settled.wait()
-    except TimeoutError:
-        live.settled.set()  # the news of it went to another client
 
 
 def _said(answer: Json, part: str, field: str) -> str:
