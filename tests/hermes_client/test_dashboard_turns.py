@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import OutcomeUncertain
-from app.hermes.dashboard.dashboard import Dashboard
+from app.hermes.dashboard.dashboard import QUIET_S, QUIETS, Dashboard
 from app.hermes.dashboard.lives import MAX_IDLE
 from app.hermes.errors import SessionNotFound, StreamBroken, UpstreamUnreachable, UpstreamUnsupported
 from app.hermes.lease import Lease
@@ -259,13 +259,19 @@ async def test_a_title_is_told_after_the_turn_too(
 # silence
 
 
+async def quiet(waits: Waits) -> None:
+    for _ in range(QUIETS):
+        await waits.over(QUIET_S)
+
+
 async def test_a_silent_turn_is_asked_after_and_goes_on(
     fake: FakeDashboard, dashboard: Dashboard, waits: Waits
 ) -> None:
     fake.live = [row("working")]
     turn = Running(dashboard, await dashboard.bind(lease()))
     await turn.accepted()
-    for seconds in (15, 2, 4, 8, 10, 10):
+    await quiet(waits)
+    for seconds in (2, 4, 8, 10, 10):
         await waits.over(seconds)
     await turn.heard.until(lambda: turn.heard.asked == 6)
     await fake.play("text")
@@ -280,7 +286,7 @@ async def test_a_turn_whose_end_went_elsewhere_is_left(
     turn = Running(dashboard, await dashboard.bind(lease()))
     await turn.accepted()
     fake.live = live
-    await waits.over(15)
+    await quiet(waits)
     await turn.task
     assert turn.heard.asked == 0
 
@@ -292,7 +298,7 @@ async def test_an_end_that_was_found_elsewhere_stops_the_listening(
     turn = Running(dashboard, await dashboard.bind(lease()))
     await turn.accepted()
     turn.heard.found = True
-    await waits.over(15)
+    await quiet(waits)
     await turn.task
     assert turn.heard.asked == 1
 
@@ -303,8 +309,8 @@ async def test_events_are_no_silence(fake: FakeDashboard, dashboard: Dashboard, 
     await fake.event("thinking.delta", text="(°ロ°)")
     await dashboard._link.rows()
     fake.live = []
-    await waits.over(15)
-    await waits.over(15)
+    await quiet(waits)
+    await waits.over(5)
     await turn.task
 
 

@@ -22,7 +22,7 @@ from app.hermes.routes import Route, is_loopback
 from app.settings import HermesSettings
 
 _PAGE_TOKEN = re.compile(rb'__HERMES_SESSION_TOKEN__\s*=\s*"([!-~]{1,512}?)"')
-_TOKEN_HEADER = "X-Hermes-Session-Token"
+_HEADER = "X-Hermes-Session-Token"
 _NAMED = "start it with the --host that TALARIA_HERMES_DASHBOARD_URL names"
 
 
@@ -59,10 +59,10 @@ class Token:
         return {"token": await self._read()}
 
     async def headers(self) -> dict[str, str]:
-        return {_TOKEN_HEADER: await self._read()}
+        return {_HEADER: await self._read()}
 
     def refused(self, headers: Mapping[str, str]) -> None:
-        if headers.get(_TOKEN_HEADER) == self._token:
+        if headers.get(_HEADER) == self._token:
             self._token = self.given
 
     def again(self) -> None:
