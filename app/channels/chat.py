@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from app.channels.base import Call, Channel, receives
+from app.channels.later import Later
 from app.errors import PayloadInvalid, RelayError
+from app.tasks import Supervisor
 from app.turns.runner import Turns
 from app.wire.payloads import ChatSend, ChatStop, ChatWatch
 
@@ -12,8 +14,9 @@ class Chat(Channel):
     name = "chat"
     grant = "chat"
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, tasks: Supervisor) -> None:
         self._turns = turns
+        self._later = Later(tasks)
 
     @receives("chat.send", ChatSend)
     async def send(self, payload: ChatSend, call: Call) -> None:
@@ -37,8 +40,11 @@ class Chat(Channel):
         self._turns.unwatch(call.peer, payload.session_id, payload.turn_id)
 
     @receives("chat.stop", ChatStop)
-    async def stop(self, payload: ChatStop, call: Call) -> None:
-        call.answer("chat.stopped", await self._turns.stop(call.peer, payload.turn_id, call.frame.id))
+    def stop(self, payload: ChatStop, call: Call) -> None:
+        self._later(self._stop(payload, call), call)
+
+    async def _stop(self, asked: ChatStop, call: Call) -> None:
+        call.answer("chat.stopped", await self._turns.stop(call.peer, asked.turn_id, call.frame.id))
 
 
 def _name_one(payload: ChatWatch) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from app.channels.base import Call, Channel, receives
+from app.channels.later import Later
 from app.delivery.news import News
-from app.errors import Overloaded, RelayError
+from app.errors import RelayError
 from app.hermes.hermes import Hermes
 from app.once.keys import Claim, key_of
 from app.once.outward import Deed, Outward
@@ -27,9 +26,6 @@ from app.wire.conversations import (
 )
 from app.wire.payloads import Payload
 
-log = logging.getLogger("talaria.channels")
-
-MAX_ASKING = 8  # questions to Hermes of one link that wait for an answer
 MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of messages: a frame has at most 4 MiB
 MAX_ROW = 256 * 1024  # bytes of one message in it
 
@@ -52,20 +48,20 @@ class Conversations(Channel):
         self, hermes: Hermes, outward: Outward, news: News, tasks: Supervisor, busy: Callable[[str], bool]
     ) -> None:
         """`busy` says whether a turn of ours runs or waits in a session."""
-        self._hermes, self._outward, self._news, self._tasks, self._busy = hermes, outward, news, tasks, busy
-        self._asking: Counter[int] = Counter()
+        self._hermes, self._outward, self._news, self._busy = hermes, outward, news, busy
+        self._later = Later(tasks)
 
     @receives("chat.sessions.list", ChatSessionsList)
     def sessions(self, payload: ChatSessionsList, call: Call) -> None:
-        self._ask(self._list(payload, call), call)
+        self._later(self._list(payload, call), call)
 
     @receives("chat.sessions.messages", ChatSessionsMessages)
     def messages(self, payload: ChatSessionsMessages, call: Call) -> None:
-        self._ask(self._page(payload, call), call)
+        self._later(self._page(payload, call), call)
 
     @receives("chat.sessions.get", ChatSessionsGet)
     def get(self, payload: ChatSessionsGet, call: Call) -> None:
-        self._ask(self._get(payload, call), call)
+        self._later(self._get(payload, call), call)
 
     @receives("chat.sessions.create", ChatSessionsCreate)
     def create(self, payload: ChatSessionsCreate, call: Call) -> None:
@@ -75,7 +71,7 @@ class Conversations(Channel):
             )  # fmt: skip
             return self._made(made, call)
 
-        self._ask(self._once(payload, call, deed), call)
+        self._later(self._once(payload, call, deed), call)
 
     @receives("chat.sessions.fork", ChatSessionsFork)
     def fork(self, payload: ChatSessionsFork, call: Call) -> None:
@@ -83,7 +79,7 @@ class Conversations(Channel):
             made = await self._hermes.api.fork_session(payload.session_id, payload.title, payload.profile)
             return self._made(made, call)
 
-        self._ask(self._once(payload, call, deed), call)
+        self._later(self._once(payload, call, deed), call)
 
     @receives("chat.sessions.rename", ChatSessionsRename)
     def rename(self, payload: ChatSessionsRename, call: Call) -> None:
@@ -91,7 +87,7 @@ class Conversations(Channel):
             renamed = await self._hermes.api.rename_session(payload.session_id, payload.title, payload.profile)
             return self._made(renamed, call)
 
-        self._ask(self._once(payload, call, deed), call)
+        self._later(self._once(payload, call, deed), call)
 
     @receives("chat.sessions.delete", ChatSessionsDelete)
     def delete(self, payload: ChatSessionsDelete, call: Call) -> None:
@@ -103,7 +99,7 @@ class Conversations(Channel):
             self._news.conversation(payload.session_id, deleted=True, besides=call.peer)
             return {"session_id": payload.session_id, "deleted": True}
 
-        self._ask(self._once(payload, call, deed), call)
+        self._later(self._once(payload, call, deed), call)
 
     def _made(self, session: Row, call: Call) -> Row:
         """What is new about a conversation, for who asked and for the others."""
@@ -113,27 +109,6 @@ class Conversations(Channel):
         return {"session": session}
 
     # what waits for Hermes
-
-    def _ask(self, work: Coroutine[Any, Any, None], call: Call) -> None:
-        """Answered later, so that the link's next frames need not wait."""
-        link_id = call.peer.link_id
-        if self._asking[link_id] >= MAX_ASKING:
-            work.close()
-            raise Overloaded("wait for the answers to what you asked before")
-        self._asking[link_id] += 1
-        self._tasks.start(self._answer(work, call), f"answer to {call.frame.type}")
-
-    async def _answer(self, work: Coroutine[Any, Any, None], call: Call) -> None:
-        try:
-            await work
-        except RelayError as exc:
-            call.refuse(exc)
-        except Exception:  # such as a row that no frame can carry: who asked must not wait for ever
-            log.exception("an answer failed in the relay", extra={"type": call.frame.type})
-            call.refuse(RelayError("the relay failed on this frame"))
-        finally:
-            self._asking[call.peer.link_id] -= 1
-            self._asking += Counter()  # forgets those at zero
 
     async def _list(self, asked: ChatSessionsList, call: Call) -> None:
         sessions, has_more = await self._hermes.api.list_sessions(asked.limit, asked.offset, asked.profile)

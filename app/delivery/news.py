@@ -23,3 +23,6 @@ class News:
         for peer in self._hub:
             if peer is not besides and peer.supports.turns and granted(peer.grants, "chat", now):
                 peer.send(frame)
+
+    def titled(self, session_id: str, title: str) -> None:
+        self.conversation(session_id, title=title)

@@ -90,7 +90,7 @@ class UpstreamOff(UpstreamError):
 
 
 class UpstreamInsecure(UpstreamError):
-    """The key of Hermes would travel in the clear."""
+    """A credential of Hermes would travel in the clear."""
 
     code = "upstream_insecure"
 

@@ -14,7 +14,7 @@ from app.hermes.calls import DEFAULT_PROFILE
 from app.hermes.choice import over_api, suits_dashboard
 from app.hermes.completions import Completions
 from app.hermes.errors import RouteMissing, SessionNotFound, UpstreamAuthRequired, UpstreamError, UpstreamKeyShort
-from app.hermes.lease import Lease, ProcessMark, RowMarks
+from app.hermes.lease import MAX_SESSIONS, Lease, RowMarks
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
 from app.hermes.upstream import Json, Order, Upstream
@@ -34,6 +34,11 @@ class Dashboard(Upstream, Protocol):
 
     @property
     def ready(self) -> bool: ...
+    @property
+    def base(self) -> str: ...
+    def state(self) -> dict[str, Any]: ...
+    async def messages(self, session_id: str, profile: str | None = None) -> list[Json]: ...
+    async def forget(self, session_id: str) -> None: ...
 
 
 class Hermes:
@@ -48,6 +53,7 @@ class Hermes:
         self._watching: asyncio.Task[None] | None = None
         self.api = HermesApi(settings, failed=self._failed)
         self.rows = RowMarks()
+        self._elsewhere: dict[str, bool] = {}  # sessions whose last turn ran past the dashboard
         known: list[Upstream] = [SessionStream(self.api), Runs(self.api), Completions(self.api)]
         known += [dashboard] if dashboard is not None else []
         self._upstreams = {one.kind: one for one in known}
@@ -69,7 +75,7 @@ class Hermes:
 
     def states(self) -> dict[str, Any]:
         """Upstream name → {state: up, down, auth_required or off, version?}."""
-        return {"api": dict(self._state)}
+        return {"api": dict(self._state)} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
 
     def profiles(self) -> list[Json]:
         """Those known by name, as {name, is_default}: its API server serves others, where it does, but lists none."""
@@ -90,36 +96,49 @@ class Hermes:
 
     async def lease(self, upstream: Upstream, session_id: str, order: Order) -> Lease:
         """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
-        mark, (last_row, since) = await self._bearings(session_id, order.profile)
+        if upstream is self._dashboard:
+            base, mark = self._dashboard.base, None
+            if self._elsewhere.pop(session_id, None):
+                await self._dashboard.forget(session_id)
+        else:
+            base, mark = self.api.route().fingerprint, await self.api.mark()
+            self._went_elsewhere(session_id)
+        last_row, since = await self._bearings(session_id, order.profile)
         return await upstream.bind(
             Lease(
-                route=upstream.kind, base=self.api.route().fingerprint, session_id=session_id, endpoint="",
-                credential=CREDENTIAL, drop_interrupts=False, mark=mark, last_row=last_row, since=since,
-                profile=order.profile,
+                route=upstream.kind, base=base, session_id=session_id, endpoint="", credential=CREDENTIAL,
+                drop_interrupts=False, mark=mark, last_row=last_row, since=since, profile=order.profile,
             )
         )  # fmt: skip
 
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
-        """All rows of a session in order; none for one that Hermes has not stored yet."""
+        """All rows of a session in order; none for one that Hermes has not stored yet, or cannot give.
+
+        After a compression they are those of the session that it went on in.
+        """
         try:
             return await self.api.messages(session_id, profile)
+        except (SessionNotFound, RouteMissing):
+            return []
+        except UpstreamError:
+            if self._dashboard is None or not self._dashboard.ready:
+                raise
+        try:
+            return await self._dashboard.messages(session_id, profile)
         except SessionNotFound:
             return []
 
-    async def _bearings(
-        self, session_id: str, profile: str | None
-    ) -> tuple[ProcessMark | None, tuple[int, tuple[str, ...]]]:
+    async def _bearings(self, session_id: str, profile: str | None) -> tuple[int, tuple[str, ...]]:
         if (known := self.rows.get(session_id)) is not None:
-            return await self.api.mark(), known
-        mark, rows = await asyncio.gather(self.api.mark(), self._rows(session_id, profile))
-        self.rows.read(session_id, rows)
-        return mark, self.rows.get(session_id) or (0, ())
+            return known
+        self.rows.read(session_id, await self.messages(session_id, profile))
+        return self.rows.get(session_id) or (0, ())
 
-    async def _rows(self, session_id: str, profile: str | None) -> list[Json]:
-        try:
-            return await self.api.messages(session_id, profile)
-        except RouteMissing:  # a Hermes that has no more than chat completions
-            return []
+    def _went_elsewhere(self, session_id: str) -> None:
+        """The dashboard keeps the conversations it has open in its memory, and would answer from that."""
+        self._elsewhere[session_id] = True
+        if len(self._elsewhere) > MAX_SESSIONS:
+            self._elsewhere.pop(next(iter(self._elsewhere)))
 
     # watching
 

@@ -31,7 +31,7 @@ async def rooms(tmp_path: Path) -> AsyncIterator[Rooms]:
 def dispatch(rooms: Rooms) -> Dispatch:
     outward, news = Outward(rooms.db, rooms.clock, rooms.tasks), News(rooms.hub, rooms.clock)
     conversations = Conversations(rooms.hermes, outward, news, rooms.tasks, rooms.turns.busy)
-    return Dispatch([Chat(rooms.turns), conversations], rooms.clock)
+    return Dispatch([Chat(rooms.turns, rooms.tasks), conversations], rooms.clock)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from app.channels.base import Dispatch
-from app.channels.conversations import MAX_ASKING, MAX_PAGE, MAX_ROW, page_of
+from app.channels.conversations import MAX_PAGE, MAX_ROW, page_of
+from app.channels.later import MAX_ASKING
 from app.wire.envelope import Envelope
 from tests.channels.conftest import Say
 from tests.turns.rooms import OLDER, Phone, Rooms

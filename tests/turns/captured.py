@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from app.hermes.events import read
-from app.turns.state import Event, TurnState, fold
+from app.turns.fold import fold
+from app.turns.state import Event, TurnState
 from app.wire.sse import SseSplitter
 
 CAPTURES = Path(__file__).parent / "captures"

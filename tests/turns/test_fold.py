@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.hermes.events import read
+from app.turns.fold import end, fold
 from app.turns.history import judge
-from app.turns.state import Event, TurnState, end, fold, text_of_rows
+from app.turns.rows import text_of_rows
+from app.turns.state import Event, TurnState
 from app.turns.tools import MAX_RESULT
 from tests.turns.captured import NAMES, NOW, folded, rows, stream
 
@@ -101,7 +103,8 @@ def test_an_error_of_the_model_comes_as_a_success_and_is_none() -> None:
     state, events = folded(stream("upstream_400"))
     assert state.finish == "failed"
     assert state.error == {
-        "code": "agent_failed", "message": "HTTP 400: fake failure 400", "layer": "agent", "retryable": False,
+        "code": "model_failed", "message": "HTTP 400: fake failure 400 (check the model in Hermes' settings)",
+        "layer": "agent", "retryable": False,
     }  # fmt: skip
     assert str(state.text) == ""
     assert names(events) == ["run.started", "message.started", "error", "done"]
