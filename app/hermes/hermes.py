@@ -13,7 +13,14 @@ from app.hermes.api import HermesApi
 from app.hermes.calls import DEFAULT_PROFILE
 from app.hermes.choice import over_api, suits_dashboard
 from app.hermes.completions import Completions
-from app.hermes.errors import RouteMissing, SessionNotFound, UpstreamAuthRequired, UpstreamError, UpstreamKeyShort
+from app.hermes.errors import (
+    HistoryHidden,
+    RouteMissing,
+    SessionNotFound,
+    UpstreamAuthRequired,
+    UpstreamError,
+    UpstreamKeyShort,
+)
 from app.hermes.lease import MAX_SESSIONS, Lease, RowMarks
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
@@ -121,7 +128,7 @@ class Hermes:
         """
         try:
             return await self.api.messages(session_id, profile)
-        except (SessionNotFound, RouteMissing):
+        except (SessionNotFound, RouteMissing, HistoryHidden):
             return []
         except UpstreamError:
             if self._dashboard is None or not self._dashboard.ready:
