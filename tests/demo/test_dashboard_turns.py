@@ -229,8 +229,10 @@ async def test_a_dropped_connection(stand_in: StandIn, client: Client) -> None:
 
 
 async def test_a_turn_whose_end_is_not_said(phone: Board, client: Client) -> None:
-    await phone.submit("nodone SAY:one")
+    await phone.submit("nodone COMPRESS SAY:one")
     await phone.idle()
+    was, phone.stored_id = phone.stored_id, phone.events[-1]["payload"]["stored_session_id"]
+    assert (await phone.resume(was))["resumed"] == phone.stored_id != was
     assert "message.complete" not in {event["type"] for event in phone.events}
     assert (await client.rows(phone.stored_id))[-1]["content"] == "one"
 

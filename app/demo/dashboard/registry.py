@@ -56,7 +56,6 @@ class Dashboard:
         for live in self._open.values():
             if live.socket is socket:
                 live.socket = None
-            if live.socket is None:
                 asyncio.get_running_loop().call_later(self.reap_s, self._reap, live)
         self.agent.changed()
 
