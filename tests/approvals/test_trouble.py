@@ -214,10 +214,19 @@ async def test_more_than_is_shown_blocks_its_lane(rooms: Rooms) -> None:
         await rooms.respond(said["approval_id"])
         await rooms.quiet()
     assert len(rooms.agent.allowed) == MAX_OF_TURN
-    behind = await rooms.ask("behind")
+    behind = await rooms.ask("behind", timeout_s=600.0)
     with pytest.raises(ApprovalWaiting):
         await rooms.respond(behind)
+    await rooms.pass_time(60.5)
     assert rooms.states() == {"behind": "waiting"}
+    await rooms.pass_time(0.6)  # by now Hermes has given up what was not shown
+    assert rooms.states() == {"behind": "open"}
+
+
+async def test_going_on_unblocks_what_waits_behind_more_than_is_shown(rooms: Rooms) -> None:
+    for n in range(MAX_OF_TURN + 2):
+        await rooms.ask(f"{n}", wait=False)
+    await rooms.quiet()
     rooms.approvals.passed("t1")
     await rooms.ask("next")
     assert rooms.states() == {"next": "open"}
@@ -274,6 +283,14 @@ async def test_a_clock_that_is_set_back_keeps_nothing_open(rooms: Rooms) -> None
     with pytest.raises(ApprovalExpired):
         await rooms.respond(first)
     assert rooms.agent.calls == []
+
+
+async def test_one_that_waited_too_long_is_expired_before_any_timer_has_looked(rooms: Rooms) -> None:
+    await rooms.ask("one", timeout_s=600.0)
+    second = await rooms.ask("two")
+    rooms.clock.advance(57.1)
+    with pytest.raises(ApprovalExpired):
+        await rooms.respond(second)
 
 
 async def test_one_sleeper_for_all(rooms: Rooms) -> None:
