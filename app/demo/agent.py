@@ -114,7 +114,7 @@ class Agent:
         self._change.set()
         self._change = asyncio.Event()
 
-    async def until(self, true: Callable[[], bool]) -> None:
+    async def until(self, true: Callable[[], object]) -> None:
         """Wait for a condition on the counts above."""
         while not true():
             await self._change.wait()

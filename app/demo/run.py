@@ -34,7 +34,7 @@ async def _demo(settings: Settings, ready: Ready, once: bool) -> None:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONNECTS_WITHIN):
-                    await stand_in.agent.until(lambda: bool(stand_in.dashboard.sockets))
+                    await stand_in.dashboard.until(lambda: stand_in.dashboard.sockets)
             await ready(url)
         except Exception as exc:
             failures.append(exc)

@@ -78,7 +78,7 @@ async def test_a_turn_outlives_its_socket_and_is_heard_again_after_resume(stand_
         await phone.create()
         await phone.submit("gated SAY:one two three")
         await phone.until("message.delta")
-    await stand_in.agent.until(lambda: not stand_in.dashboard.sockets)
+    await stand_in.dashboard.until(lambda: not stand_in.dashboard.sockets)
     async with board(stand_in) as again:
         resumed = await again.resume(phone.stored_id)
         assert (resumed["session_id"], resumed["inflight"]["assistant"]) == (phone.session_id, "one")
@@ -113,7 +113,7 @@ async def test_an_idle_conversation_is_reaped_some_time_after_its_client_has_gon
         await busy.create()
         await busy.submit("gated SAY:one two")
         await busy.until("message.delta")
-    await stand_in.agent.until(lambda: [live.id for live in dashboard.live()] == [busy.session_id])
+    await stand_in.dashboard.until(lambda: [live.id for live in dashboard.live()] == [busy.session_id])
     async with board(stand_in) as again:
         resumed = await again.resume(phone.stored_id)
         assert (resumed["session_id"] != phone.session_id, resumed["running"]) == (True, False)

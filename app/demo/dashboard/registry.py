@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from app.demo.about import MODEL
@@ -45,6 +46,10 @@ class Dashboard:
 
     def forget(self, live: Live) -> None:
         self._open.pop(live.id, None)
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Wait for a condition on what is open and on who is connected."""
+        await self.agent.until(true)
 
     def connected(self, socket: Socket) -> None:
         self.sockets.add(socket)
