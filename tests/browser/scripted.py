@@ -26,10 +26,17 @@ Answer: TypeAlias = Callable[[Json], tuple[str, Json] | None]  # None: no answer
 WAIT = 15.0  # seconds
 DEVICE = "device-of-the-page"
 PAIRED = f"""
-localStorage.setItem("talaria.token", '"a-token"');
-localStorage.setItem("talaria.device_id", '"{DEVICE}"');
+if (location.protocol === "http:") {{
+    localStorage.setItem("talaria.token", '"a-token"');
+    localStorage.setItem("talaria.device_id", '"{DEVICE}"');
+}}
 """
-PHONE: Json = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+PHONE: Json = {
+    "viewport": {"width": 390, "height": 844},
+    "device_scale_factor": 2,
+    "is_mobile": True,
+    "has_touch": True,
+}
 
 
 def refusal(code: str, message: str) -> tuple[str, Json]:
@@ -130,7 +137,11 @@ class ScriptedRelay:
             "chat.sessions.list": lambda _: ("chat.sessions", listed),
             "chat.sessions.messages": lambda payload: (
                 "chat.sessions.messages",
-                {"session_id": payload["session_id"], "messages": self.rows.get(payload["session_id"], []), "offset": 0},
+                {
+                    "session_id": payload["session_id"],
+                    "messages": self.rows.get(payload["session_id"], []),
+                    "offset": 0,
+                },
             ),
         }
         return usual.get(type_, lambda _: None)
@@ -188,6 +199,11 @@ class ScriptedPage:
     @property
     def answer(self) -> Locator:
         return self.page.locator(".answer").last
+
+
+def sent_by(phone: ScriptedPage, type_: str) -> list[str]:
+    """Ids of the page's frames of this type."""
+    return [frame["id"] for frame in phone.relay.heard if frame["type"] == type_]
 
 
 @asynccontextmanager

@@ -36,7 +36,7 @@ FOLD = """async (steps) => {
         if (part.kind === "text") return kinds.segment(part.text);
         return part.kind === "thought" ? { thought: part.text } : [part.id, part.state];
     });
-    return { parts, gaps, status: turn.status, n: turn.n, text: turns.answerText(turn), reasoning: kinds.thoughts(turn.parts) };
+    return { parts, gaps, n: turn.n, text: turns.answerText(turn) };
 }"""
 
 
@@ -100,7 +100,11 @@ FOLDS: list[tuple[list[Any], list[Any], str]] = [
 def told(n: int, text: str, *tools: tuple[str, int], reasoning: str = "") -> tuple[str, dict[str, Any]]:
     """A snapshot that says after how many characters each tool began."""
     running = [{"tool_id": tool, "tool_name": "x", "state": "running", "at": at} for tool, at in tools]
-    return "turn.snapshot", {"n": n, "session_id": "s", "state": {"text": text, "reasoning": reasoning, "tools": running}}
+    return "turn.snapshot", {
+        "n": n,
+        "session_id": "s",
+        "state": {"text": text, "reasoning": reasoning, "tools": running},
+    }
 
 
 def thought(n: int, text: str) -> tuple[str, dict[str, Any]]:
@@ -131,10 +135,20 @@ FOLDS += [
         [{"thought": "?"}, "Hello"],
         "Hello",
     ),
-    ([thought(1, "a"), told(4, "x", reasoning="abc"), thought(5, "d")], [{"thought": "abc"}, "x", {"thought": "d"}], "x"),
+    (
+        [thought(1, "a"), told(4, "x", reasoning="abc"), thought(5, "d")],
+        [{"thought": "abc"}, "x", {"thought": "d"}],
+        "x",
+    ),
     ([thought(1, "abc"), told(0, "")], [], ""),
     (
-        [thought(1, "ab"), delta(2, "x"), tool(3, "started"), thought(4, "cd"), told(9, "y\n\nz", ("t1", 1), reasoning="abcd")],
+        [
+            thought(1, "ab"),
+            delta(2, "x"),
+            tool(3, "started"),
+            thought(4, "cd"),
+            told(9, "y\n\nz", ("t1", 1), reasoning="abcd"),
+        ],
         [{"thought": "ab"}, "y", RUNS, {"thought": "cd"}, "z"],
         "y\n\nz",
     ),

@@ -6,6 +6,7 @@ import { isTyping } from "../typing.js";
 import { Asks, Check, Chevron, Cross, Dash, Hand } from "./icons.js";
 
 const SOON_S = 15;
+const PREVIEW = 200; // characters
 const ALLOWED = { once: "Allowed once", session: "Allowed for this conversation", always: "Always allowed" };
 const OUTCOMES = {
   denied: "Denied",
@@ -20,12 +21,15 @@ const OUTCOMES = {
 export class AskCard extends Component {
   card = createRef();
 
-  /** Whoever is not typing can answer at once. */
   componentDidMount() {
     const { ask } = this.props;
-    if (!ask.outcome && !ask.isWaiting && !isTyping()) {
-      this.card.current?.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
-    }
+    if (!ask.outcome && !ask.isWaiting) this.#offer();
+  }
+
+  /** Whoever neither types nor is about to answer another one can answer at once. */
+  #offer() {
+    if (isTyping() || document.activeElement?.closest(".ask, dialog")) return;
+    this.card.current?.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
   }
 
   getSnapshotBeforeUpdate() {
@@ -34,9 +38,12 @@ export class AskCard extends Component {
     return null;
   }
 
-  /** The focus does not fall out of the page with the button that had it. */
+  /** An error is seen, and the focus does not fall out of the page with the button that had it. */
   componentDidUpdate(was) {
-    const { outcome, sending } = this.props.ask;
+    const { error } = this.props.ask;
+    if (error && error !== was.ask.error) this.card.current?.querySelector(".ask-error").scrollIntoView({ block: "nearest" });
+    const { outcome, sending, isWaiting } = this.props.ask;
+    if (was.ask.isWaiting && !isWaiting && !outcome) return this.#offer();
     if (!this.isHeld || (was.ask.outcome === outcome && (was.ask.sending === null || sending !== null))) return;
     this.card.current?.querySelector("summary, button:not(:disabled)")?.focus({ preventScroll: true });
   }
@@ -75,14 +82,19 @@ function Outcome({ ask, card }) {
       </summary>
       <div class="tool-body">
         ${ask.description && html`<p class="ask-about">${ask.description}</p>`}
-        <div class="field"><span>${ask.kind === "approval" ? ask.tool ?? "Command" : "Question"}</span><pre tabindex="0">${ask.text}</pre></div>
+        <div class="field">
+          <span>${ask.kind === "approval" ? (ask.tool ?? "Command") : "Question"}</span><pre tabindex="0">${ask.text}</pre>
+        </div>
         ${ask.kind === "question" && ask.answer !== null && html`
           <div class="field"><span>Answer</span><pre tabindex="0">${ask.answer}</pre></div>`}
       </div>
     </details>`;
 }
 
-const firstLine = ({ kind, text, answer }) => ((kind === "question" && answer) || text).trim().split("\n", 1)[0].slice(0, 200);
+function firstLine({ kind, text, answer }) {
+  const told = kind === "question" && answer ? answer : text;
+  return told.trim().split("\n", 1)[0].slice(0, PREVIEW);
+}
 
 function whatBecame({ outcome, answer, by }) {
   const words = outcome === "allowed" ? (ALLOWED[answer] ?? "Allowed") : (OUTCOMES[outcome] ?? outcome);

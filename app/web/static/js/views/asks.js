@@ -4,8 +4,10 @@ import { Approval } from "./approval.js";
 import { Hand } from "./icons.js";
 import { Question } from "./question.js";
 
-export const Ask = ({ ask, asks }) =>
-  ask.kind === "approval" ? html`<${Approval} ask=${ask} asks=${asks} />` : html`<${Question} ask=${ask} asks=${asks} />`;
+const CARDS = { approval: Approval, question: Question };
+const WANTS = { approval: "needs your approval", question: "asks you something" };
+
+export const Ask = ({ ask, asks }) => html`<${CARDS[ask.kind]} ask=${ask} asks=${asks} />`;
 
 /** Something is asked in a conversation that is not on the screen. */
 export function AskedElsewhere({ client }) {
@@ -17,7 +19,7 @@ export function AskedElsewhere({ client }) {
   return html`
     <div class="banner asked" key=${ask.id}>
       <${Hand} />
-      <p><strong>${title ?? "Another conversation"}</strong> ${ask.kind === "approval" ? "needs your approval" : "asks you something"}</p>
+      <p><strong>${title ?? "Another conversation"}</strong> ${WANTS[ask.kind]}</p>
       <button type="button" class="button small" onClick=${show}>Show</button>
     </div>`;
 }

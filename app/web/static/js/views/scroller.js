@@ -39,6 +39,7 @@ export class Scroller extends Component {
 
   /** The reader wants to see the end, whatever was read before. */
   follow() {
+    this.past = false;
     this.stick = true;
     this.#toEnd();
   }
@@ -52,7 +53,7 @@ export class Scroller extends Component {
     const { scrollTop, scrollHeight, clientHeight } = this.box.current;
     const ask = this.#asking();
     const end = scrollHeight - clientHeight;
-    return ask ? Math.min(end, scrollTop + ask.top - ROOM) : end;
+    return ask && !this.past ? Math.min(end, scrollTop + ask.top - ROOM) : end;
   }
 
   /** Where the first open card is, relative to what is seen; null: there is none. */
@@ -64,14 +65,18 @@ export class Scroller extends Component {
   }
 
   #scrolled = () => {
-    this.stick = this.#end() - this.box.current.scrollTop < NEAR;
+    const { scrollTop, scrollHeight, clientHeight } = this.box.current;
+    // Who has gone past what is to be answered, to the end, wants to stay there.
+    this.past = this.#asking()?.top < 0 && scrollHeight - clientHeight - scrollTop < NEAR;
+    this.stick = Math.abs(this.#end() - scrollTop) < NEAR;
     this.#look();
   };
 
   #look() {
     const ask = this.#asking();
-    const next = { away: !this.stick, asks: ask?.above ? "above" : ask?.below ? "below" : null };
-    if (next.away !== this.state.away || next.asks !== this.state.asks) this.setState(next);
+    const asks = ask?.above ? "above" : ask?.below ? "below" : null;
+    const away = !this.stick && this.box.current.scrollTop < this.#end();
+    if (away !== this.state.away || asks !== this.state.asks) this.setState({ away, asks });
   }
 
   render({ children, label, onClick }, { away, asks }) {

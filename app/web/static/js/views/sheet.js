@@ -60,7 +60,9 @@ export class Sheet extends Component {
         <p>“${session?.title}” will be gone for good, on every device.</p>
         <div class="sheet-actions">
           ${cancel}
-          <button type="button" class="button danger" disabled=${busy} onClick=${() => this.#do(() => client.delete(session))}>Delete</button>
+          <button type="button" class="button danger" disabled=${busy} onClick=${() => this.#do(() => client.delete(session))}>
+            Delete
+          </button>
         </div>`;
     }
     return html`
@@ -70,7 +72,9 @@ export class Sheet extends Component {
           onInput=${(event) => this.setState({ title: event.target.value })} />
         <div class="sheet-actions">
           ${cancel}
-          <button type="submit" class="button" disabled=${busy || !title.trim()}>${step === "create" ? "Begin" : "Rename"}</button>
+          <button type="submit" class="button" disabled=${busy || !title.trim()}>
+            ${step === "create" ? "Begin" : "Rename"}
+          </button>
         </div>
       </form>`;
   }
