@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
 class Clock:

@@ -37,7 +37,12 @@ async def _demo(settings: Settings, ready: Ready, once: bool) -> None:
             signal.raise_signal(signal.SIGTERM)  # as an operator would end it
 
     async with Supervisor() as tasks, serve_stand_in(secrets.token_urlsafe(24)) as stand_in:
-        hermes = HermesSettings(hermes_api_url=stand_in.url, hermes_api_key=SecretStr(stand_in.key))
+        hermes = HermesSettings(
+            hermes_api_url=stand_in.url,
+            hermes_api_key=SecretStr(stand_in.key),
+            hermes_dashboard_url=stand_in.dashboard_url,
+            hermes_dashboard_token=SecretStr(stand_in.dashboard_token),
+        )
         behind = settings.model_copy(update={"hermes": hermes})
 
         def listening(url: str) -> None:

@@ -13,8 +13,18 @@ ENDPOINTS = {
     "health_detailed": "/health/detailed",
     "sessions": "/api/sessions",
     "session_create": "/api/sessions",
+    "session": "/api/sessions/{session_id}",
+    "session_update": "/api/sessions/{session_id}",
+    "session_delete": "/api/sessions/{session_id}",
+    "session_fork": "/api/sessions/{session_id}/fork",
     "session_messages": "/api/sessions/{session_id}/messages",
     "session_chat_stream": "/api/sessions/{session_id}/chat/stream",
+    "chat_completions": "/v1/chat/completions",
+    "runs": "/v1/runs",
+    "run_status": "/v1/runs/{run_id}",
+    "run_events": "/v1/runs/{run_id}/events",
+    "run_stop": "/v1/runs/{run_id}/stop",
+    "run_approval": "/v1/runs/{run_id}/approval",
 }
 # Came with the versions in which a dropped stream interrupts its turn; before, the turn runs on.
 _INTERRUPTING = ("run_steer", "session_model_lock")
@@ -36,10 +46,12 @@ class Capabilities:
             return bool(value.get("supported", value.get("enabled", True)))
         return bool(value)
 
-    def path(self, endpoint: str, session_id: str = "") -> str:
+    def path(self, endpoint: str, **ids: str) -> str:
         """The path as advertised, else the one that every known version has."""
-        template = self.endpoints.get(endpoint) or ENDPOINTS[endpoint]
-        return template.replace("{session_id}", quote(session_id, safe=""))
+        path = self.endpoints.get(endpoint) or ENDPOINTS[endpoint]
+        for name, value in ids.items():
+            path = path.replace(f"{{{name}}}", quote(value, safe=""))
+        return path
 
     @property
     def drop_interrupts(self) -> bool:

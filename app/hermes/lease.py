@@ -32,12 +32,15 @@ class Lease:
     mark: ProcessMark | None  # None: this Hermes does not say
     last_row: int  # the highest row id known before the submit
     since: tuple[str, ...]  # turns of ours submitted to the session after `last_row` was read, oldest first
+    profile: str | None = None
+    run_id: str | None = None  # Hermes' own name for what runs: a run, or a live session of its dashboard
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Also of a lease that was stored before the fields with a default were there."""
         mark = value["mark"]
         changed = {"mark": ProcessMark(**mark) if mark else None, "since": tuple(value["since"])}
         return cls(**{**value, **changed})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from app.errors import RelayError
@@ -37,11 +38,17 @@ class TurnUnknown(RelayError):
 
 
 class AgentFailed(RelayError):
-    """The agent failed and did not say why."""
+    """The agent failed and did not say why: its own log may."""
 
     code = "agent_failed"
     layer = "agent"
     http_status = 502
+
+
+class ModelFailed(AgentFailed):
+    """The agent got no answer from its model."""
+
+    code = "model_failed"
 
 
 class TurnUncertain(RelayError):
@@ -67,7 +74,30 @@ class TurnExpired(RelayError):
     retryable = True
 
 
+def model_failed(said: str) -> ModelFailed:
+    """With what the owner can do about it."""
+    if re.search(r"\b(401|403)\b", said):
+        hint = "check the key of its model in Hermes' settings"
+    elif re.search(r"\b(429|402)\b", said):
+        hint = "its provider limits it: wait, or look at the account"
+    elif "Connection" in said or "timed out" in said:
+        hint = "check that the model's server runs and can be reached from Hermes"
+    else:
+        hint = "check the model in Hermes' settings"
+    return ModelFailed(f"{said} ({hint})")
+
+
 def described(error: RelayError) -> dict[str, Any]:
     """`error` of a turn's end."""
     said = {"code": error.code, "message": error.message, "layer": error.layer, "retryable": error.retryable}
     return said if error.retry_after is None else said | {"retry_after": error.retry_after}
+
+
+POOL = 4  # turns at once that the smallest Hermes runs: its threads are the processors and four
+
+
+def waiting(others: int) -> dict[str, Any]:
+    """Payload of `run.waiting`: Hermes has the message and says nothing. `others` run there too."""
+    if others >= POOL:
+        return {"code": "upstream_capacity", "message": f"Hermes has the message and runs {others} others before it."}
+    return {"code": "model_slow", "message": "Hermes has the message; its model has not begun to answer."}

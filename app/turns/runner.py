@@ -8,18 +8,23 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from app.clock import Clock
+from app.approvals.service import Approvals
+from app.clock import Clock, Sleep
 from app.db import Database, Tx
 from app.delivery.peer import Peer
+from app.errors import RelayError
 from app.hermes.hermes import Hermes
 from app.once import store as once
-from app.once.keys import key_of
+from app.once.keys import Claim, key_of
+from app.once.outward import Outward
 from app.tasks import Supervisor
 from app.turns import store
-from app.turns.course import Course, Devices, Rooms, Sleep, end_turn
-from app.turns.errors import MediaUnsupported, MessageTooLong, TurnExpired, TurnQueueFull, TurnUncertain, TurnUnknown
-from app.turns.events import end_payload, end_type
+from app.turns.course import Course
+from app.turns.ends import Devices, Rooms, end_turn
+from app.turns.errors import MediaUnsupported, MessageTooLong, TurnQueueFull, TurnUnknown
+from app.turns.events import end_type
 from app.turns.lanes import Lanes
+from app.turns.recovery import recovered
 from app.turns.turn import Turn
 from app.turns.watching import Watching
 from app.wire.envelope import encode
@@ -30,7 +35,6 @@ log = logging.getLogger("talaria.turns")
 MAX_WAITING = 8  # in one session, behind the one that runs
 MAX_OF_DEVICE = 64  # turns of one device that have not ended: far above what a person starts
 MAX_TEXT = 65_536  # characters; Hermes cuts what is longer, without saying so
-SEND_WITHIN_S = 600.0  # after a start of the relay, what was accepted earlier than this is not sent any more
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -40,10 +44,11 @@ class Turns:
 
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Devices, hermes: Hermes,
-        sleep: Sleep = asyncio.sleep,
+        approvals: Approvals, outward: Outward, sleep: Sleep = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._hub, self._tasks = db, clock, hub, tasks
-        self._rooms = Rooms(db, clock, tasks, hub, hermes, sleep)
+        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, sleep)
+        self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
         self._watching = Watching(self._live, clock)
@@ -61,7 +66,10 @@ class Turns:
         """
         _check(payload)
         said = payload.model_dump(mode="json", exclude_none=True)
-        turn = self._new(f"turn-{uuid.uuid4().hex}", peer.device_id, payload.session_id, _kept(said, frame_id))
+        turn = Turn(
+            f"turn-{uuid.uuid4().hex}", peer.device_id, payload.session_id, _kept(said, frame_id),
+            created_at=self._clock.now(), clock=self._clock, moved=self._moved,
+        )  # fmt: skip
         key = key_of("chat.send", said, frame_id)
         crowded = len(self.running(peer.device_id)) >= MAX_OF_DEVICE
 
@@ -96,28 +104,30 @@ class Turns:
             self._watching.watch(peer, turn)
 
     def _begin(self, turn: Turn) -> None:
+        turn.state.asks = lambda: self._rooms.approvals.of_turn(turn.turn_id)
         self._live[turn.turn_id] = turn
         self._watching.began(turn, self._hub.of_device(turn.device_id))
         self._lanes.enter(turn)
-
-    def _new(
-        self, turn_id: str, device_id: str, session_id: str | None, message: Any, created_at: float | None = None
-    ) -> Turn:
-        created_at = self._clock.now() if created_at is None else created_at
-        return Turn(
-            turn_id, device_id, session_id, message, created_at=created_at, clock=self._clock, moved=self._moved
-        )  # fmt: skip
 
     # running
 
     async def _run(self, turn: Turn) -> None:
         try:
-            await Course(turn, self._rooms, self._opened).run()
+            await Course(turn, self._rooms, opened=self._opened, others=self._others).run()
         finally:
             self._live.pop(turn.turn_id, None)
 
+    def _others(self, turn: Turn) -> int:
+        """How many run where this one does."""
+        bonds = (other.bond for other in self._live.values() if other is not turn)
+        return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
+
     def _opened(self, turn: Turn) -> None:
         self._lanes.adopt(turn, turn.state.session_id)
+
+    def busy(self, session_id: str) -> bool:
+        """Whether a turn of this conversation has not ended."""
+        return any(turn.session_id == session_id for turn in self._live.values())
 
     def _moved(self, turn: Turn, old: str, new: str) -> None:
         """The conversation goes on in another session, and with it those who wait and those who watch."""
@@ -164,31 +174,46 @@ class Turns:
     # stopping
 
     async def stop(self, peer: Peer, turn_id: str, key: str | None) -> dict[str, Any]:
-        """The `chat.stopped` payload. Over the session stream only what waits can be stopped. Raises TurnUnknown."""
-        said = {"turn_id": turn_id}
+        """The `chat.stopped` payload. Raises TurnUnknown, and UpstreamError where Hermes could not be asked."""
+        claim = Claim(peer.device_id, "chat.stop", key, {"turn_id": turn_id})
+        turn = self._live.get(turn_id)
+        if turn is not None and turn.bond is not None:
+            return await self._outward.once(claim, lambda: self._interrupt(turn))
+        return await self._db.write(
+            lambda tx: once.settled(
+                tx, claim, self._clock.now(), lambda: {"turn_id": turn_id} | self._stop(tx, turn_id)
+            )
+        )
 
-        def work(tx: Tx) -> dict[str, Any]:
-            if key is not None and (before := once.find(tx, peer.device_id, "chat.stop", key, said)) is not None:
-                return before
-            answer = said | self._stop(tx, turn_id)
-            if key is not None:
-                once.record(tx, peer.device_id, "chat.stop", key, said, answer, self._clock.now())
+    async def _interrupt(self, turn: Turn) -> dict[str, Any]:
+        """How the turn ends, its stream will say."""
+        answer = {"turn_id": turn.turn_id, "stopped": True}
+        if turn.state.finish is not None:
+            return answer | {"stopped": False, "reason": "the turn has ended"}
+        before, turn.state.stopping = turn.state.stopping, True
+        try:
+            stopped = await turn.bound.upstream.stop(turn.bound.lease)
+        except RelayError:
+            turn.state.stopping = before
+            raise
+        if stopped:
             return answer
-
-        return await self._db.write(work)
+        turn.state.stopping = before
+        return answer | {"stopped": False, "reason": "this Hermes cannot stop a turn that runs"}
 
     def _stop(self, tx: Tx, turn_id: str) -> dict[str, Any]:
+        answer = {"turn_id": turn_id, "stopped": False}
         stored = store.one(tx, turn_id)
         if stored is None:
             raise TurnUnknown()
         if stored.state == "ended":
-            return {"stopped": False, "reason": "the turn has ended"}
+            return answer | {"reason": "the turn has ended"}
         if stored.state != "accepted":
-            return {"stopped": False, "reason": "this Hermes cannot stop a turn that runs"}
+            return answer | {"reason": "the turn is being handed to Hermes"}
         payload = {"turn_id": turn_id, "session_id": stored.session_id, "text": "", "finish": "stopped"}
         end_turn(tx, self._hub.ring, payload, self._clock.now())
         tx.after_commit(lambda: self._stopped(turn_id, payload))
-        return {"stopped": True}
+        return answer | {"stopped": True}
 
     def _stopped(self, turn_id: str, payload: dict[str, Any]) -> None:
         if (turn := self._live.pop(turn_id, None)) is not None:
@@ -199,29 +224,9 @@ class Turns:
     # after a start
 
     async def recover(self) -> None:
-        """Before serving: end what was under way, for nothing is sent twice, and begin what was only accepted."""
-        for stored in await self._db.write(self._end_what_was_open):
-            self._begin(
-                self._new(stored.turn_id, stored.device_id, stored.session_id, dict(stored.message), stored.created_at)
-            )
-
-    def _end_what_was_open(self, tx: Tx) -> list[store.StoredTurn]:
-        now, still_good = self._clock.now(), []
-        for stored in store.unended(tx):
-            if stored.state == "accepted" and now - stored.created_at < SEND_WITHIN_S:
-                still_good.append(stored)
-                continue
-            turn = self._new(stored.turn_id, stored.device_id, stored.session_id, dict(stored.message))
-            turn.state.started_at = stored.created_at
-            if stored.progress is not None:
-                turn.state.text.add(stored.progress.get("text") or "")
-            if stored.state == "accepted":
-                turn.finish("failed", TurnExpired())
-            else:
-                turn.finish("uncertain", TurnUncertain())
-            end_turn(tx, self._hub.ring, end_payload(turn.turn_id, turn.state, now), now)
-            log.warning("a turn was cut off", extra={"turn": turn.turn_id, "was": stored.state})
-        return still_good
+        """Before serving: follow what was under way, for nothing is sent twice, and begin what was only accepted."""
+        for turn in await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved)):
+            self._begin(turn)
 
 
 def _check(payload: ChatSend) -> None:
@@ -240,4 +245,4 @@ def _texts(payload: ChatSend) -> Iterable[str]:
 
 def _kept(said: dict[str, Any], frame_id: str | None) -> dict[str, Any]:
     kept = said | {"frame_id": frame_id}
-    return {key: kept[key] for key in ("message", "model", "frame_id") if kept.get(key) is not None}
+    return {key: kept[key] for key in ("message", "model", "profile", "frame_id") if kept.get(key) is not None}

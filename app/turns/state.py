@@ -1,33 +1,16 @@
-"""A turn as its events make it. `fold` is pure: the same events give the same state and the same frames.
-
-It takes what the session stream of Hermes sends and gives what the wire promises; both are tables of event names.
-"""
+"""A turn as its events make it (fold.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import orjson
-
-from app.turns.depth import is_too_deep
-from app.turns.errors import AgentFailed, described
 from app.turns.text import Text
 from app.turns.tools import Tools
 
 Json: TypeAlias = dict[str, Any]
 Event: TypeAlias = tuple[int, str, Json]  # n, name, payload
-
-# Fields of every upstream event that the wire's own frame carries.
-_FRAME = frozenset({"session_id", "run_id", "seq", "ts"})
-# Only these may name another session: then the conversation was moved there.
-_MOVING = frozenset({"assistant.completed", "run.completed", "run.failed", "run.cancelled"})
-_ENDING = frozenset({"run.completed", "run.failed", "run.cancelled", "error"})
-MAX_USAGE = 4096  # bytes
-MAX_ERROR = 4000  # characters of an agent's error
-MAX_SESSION = 256  # characters of the id of a session
-MAX_PASSED = 1024 * 1024  # bytes of an event that is passed on as it came
 
 
 @dataclass(slots=True)
@@ -47,6 +30,11 @@ class TurnState:
     run_id: str | None = None  # upstream's
     message_id: str | None = None
     dropped: int = 0  # events that are not this turn's, or make no sense
+    stopping: bool = False  # its owner stopped it: an interruption is what was asked for
+    gap: bool = False  # not all was heard: the history is to be asked at the end
+    asking: bool = False  # it has asked its owner something: what comes next may say that it was answered
+    signs: list[tuple[str, Json]] = field(default_factory=list)  # of asking and going on; whoever reads them empties it
+    asks: Callable[[], list[Json]] = list  # what is open now
     _first_session: str = ""
     _held: Json | None = None  # assistant.completed, until it is clear that it is no failure
 
@@ -60,239 +48,22 @@ class TurnState:
         """`state` of a turn.snapshot."""
         return {
             "text": str(self.text), "reasoning": "".join(self.reasoning), "tools": self.tools.as_json(),
-            "approvals": [], "started_at": self.started_at,
-        }  # fmt: skip
+            "approvals": self.asks(), "started_at": self.started_at,
+        } | ({"gap": True} if self.gap else {})  # fmt: skip
 
     def emit(self, name: str, payload: Json) -> Event:
         self.n += 1
         return self.n, name, payload
 
+    def restate(self, text: str) -> None:
+        """This is the answer so far, and not all before it was heard."""
+        self.gap, self.text = True, Text()
+        self.text.add(text)
 
-def fold(state: TurnState, name: str, data: bytes, now: float) -> Sequence[Event]:
-    """Take one upstream event in; returns what watchers are sent for it."""
-    if state.done:
-        return ()
-    try:
-        body = {} if data == b"[DONE]" else orjson.loads(data)
-    except orjson.JSONDecodeError:
-        body = None
-    if type(body) is not dict or is_too_deep(body, len(data)) or not _is_ours(state, name, body):
-        state.dropped += 1
-        return ()
-    if data == b"[DONE]":
-        name = "done"
-    if state.finish is not None:
-        return [_done(state)] if name == "done" else ()
-    if name == "assistant.delta":
-        return _delta(state, body)
-    out = _release(state) if state._held is not None and name not in _ENDING else []
-    out.extend(_FOLDS.get(name, _passed)(state, name, body, now))
-    return out
-
-
-def end(state: TurnState, finish: str, error: Json | None = None) -> list[Event]:
-    """The events of an end that no stream brought."""
-    if state.finish is not None:
-        return close(state)
-    out = _release(state)
-    state.finish, state.error = finish, error
-    if finish in ("failed", "uncertain"):
-        out.append(state.emit("error", dict(error or {})))
-    else:
-        flags = {"completed": True} if finish == "completed" else {"completed": False, finish: True}
-        out.append(state.emit("run.completed", flags | ({"error": error} if error else {})))
-    out.append(_done(state))
-    return out
-
-
-def close(state: TurnState) -> list[Event]:
-    """`done`, if the stream ended without saying so."""
-    return [] if state.done else [_done(state)]
-
-
-def _is_ours(state: TurnState, name: str, body: Json) -> bool:
-    run, session = body.get("run_id"), body.get("session_id")
-    if run != state.run_id and run:
-        if state.run_id is not None:
-            return False
-        state.run_id = str(run)
-    if session and session != state.session_id and session != state._first_session:
-        if name not in _MOVING or not isinstance(session, str) or len(session) > MAX_SESSION:
-            return False
-        state.session_id = session
-    return True
-
-
-def _delta(state: TurnState, body: Json) -> Sequence[Event]:
-    out = _release(state) if state._held is not None else []
-    delta = body.get("delta")
-    if type(delta) is str and (added := state.text.add(delta)):
-        state.n += 1
-        if (message_id := body.get("message_id")) is None:
-            out.append((state.n, "assistant.delta", {"delta": added}))
-        else:
-            out.append((state.n, "assistant.delta", {"message_id": message_id, "delta": added}))
-    return out
-
-
-def _reasoning(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    delta = body.get("delta") or body.get("text")
-    if not isinstance(delta, str):
-        return []
-    state.reasoning.append(delta)
-    return [state.emit(name, {"delta": delta})]
-
-
-def _tool_started(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    out = _flush(state, state.text.end_segment())
-    tool = state.tools.started(body, now)
-    return [*out, state.emit(name, tool.as_json("preview", "args", "truncated"))]
-
-
-def _tool_ended(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    tool = state.tools.ended(body, now, failed=name == "tool.failed")
-    name = f"tool.{tool.state}"
-    return [state.emit(name, tool.as_json("result", "duration_s", "error", "truncated"))]
-
-
-def _tool_progress(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    """That of `_thinking` is a copy of the answer, not reasoning."""
-    if body.get("tool_name") == "_thinking":
-        return []
-    tool = state.tools.running(body)
-    return _passed(state, name, ({"tool_id": tool.tool_id} if tool else {}) | body, now)
-
-
-def _commentary(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    """Words on the way, of later versions; what was streamed already would be said twice."""
-    return [] if body.get("already_streamed") is True else _passed(state, name, body, now)
-
-
-def _assistant_completed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    """Hermes says an error of the model in the same words, and only the next event tells the two apart."""
-    state._held = body
-    return []
-
-
-def _run_started(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    """Without the pictures of the message: they may be larger than a frame."""
-    said = body.pop("user_message", None)
-    if isinstance(said, Mapping) and (words := words_of(said.get("content"))):
-        body["user_message"] = {"role": "user", "content": words}
-    return _passed(state, name, body, now)
-
-
-def _message_started(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    message = body.get("message")
-    state.message_id = message.get("id") if isinstance(message, Mapping) else None
-    return _passed(state, name, body, now)
-
-
-def _passed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    payload = {key: value for key, value in body.items() if key not in _FRAME}
-    if len(orjson.dumps(payload)) > MAX_PASSED:
-        payload = {"truncated": True}
-    return [state.emit(name, payload)]
-
-
-def _run_completed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    messages, usage = body.pop("messages", None), body.get("usage")
-    rows = [row for row in messages if isinstance(row, dict)] if isinstance(messages, list) else []
-    state.usage = usage if isinstance(usage, dict) and len(orjson.dumps(usage)) < MAX_USAGE else None
-    if messages == [] and not (state.usage or {}).get("total_tokens"):
-        return _failed(state, name, body, now)
-    out = _release(state)
-    if not state.text and (words := text_of_rows(rows)):
-        out += _flush(state, state.text.add(words))
-    if not state.reasoning and (thoughts := reasoning_of_rows(rows)):
-        out += _reasoning(state, "reasoning.delta", {"delta": thoughts}, now)
-    for tool in state.tools.read_results(rows):
-        out.append(state.emit(f"tool.{tool.state}", tool.as_json("result", "duration_s", "error", "truncated")))
-    state.finish = "interrupted" if body.get("interrupted") is True else "completed"
-    return [*out, *_passed(state, name, body, now)]
-
-
-def _run_cancelled(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    out = _release(state)
-    state.finish = "interrupted"
-    return [*out, state.emit("run.completed", {"completed": False, "interrupted": True})]
-
-
-def _failed(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    """`error`, run.failed, and run.completed of a turn in which the model said nothing at all."""
-    held, state._held = state._held or {}, None
-    said = body.get("message") or body.get("error") or held.get("content")
-    if isinstance(said, Mapping):
-        said = said.get("message")
-    state.finish, state.error = "failed", described(AgentFailed(said[:MAX_ERROR] if isinstance(said, str) else ""))
-    return [state.emit("error", dict(state.error))]
-
-
-def _no_end(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    """`done` alone is no end: the history decides, and `done` follows what it says."""
-    return []
-
-
-def _done(state: TurnState) -> Event:
-    state.done = True
-    return state.emit("done", {})
-
-
-def _release(state: TurnState) -> list[Event]:
-    """Give out the assistant.completed that was held back: it was an answer."""
-    held, state._held = state._held, None
-    if held is None:
-        return []
-    content = held.pop("content", None)
-    payload = {key: value for key, value in held.items() if key not in _FRAME}
-    if isinstance(content, str) and content:  # an interrupted answer may have none: then what was streamed stands
-        state.text.replace_segment(content)
-        payload["content"] = state.text.last_segment()
-    return [state.emit("assistant.completed", payload)]
-
-
-def _flush(state: TurnState, added: str) -> list[Event]:
-    return [state.emit("assistant.delta", {"delta": added})] if added else []
-
-
-def words_of(content: Any) -> str:
-    """The text of a message, whichever way it is written."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
-
-
-def text_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The text that assistant rows amount to. A row goes on where the one before was cut off."""
-    text = Text()
-    for row in rows:
-        if row.get("role") == "assistant":
-            text.add(words_of(row.get("content")))
-            if row.get("tool_calls"):
-                text.end_segment()
-    return str(text)
-
-
-def reasoning_of_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    found = (row.get("reasoning") or row.get("reasoning_content") for row in rows if row.get("role") == "assistant")
-    return "\n\n".join(thought for thought in found if isinstance(thought, str) and thought)
-
-
-_FOLDS: Mapping[str, Callable[[TurnState, str, Json, float], list[Event]]] = {
-    "run.started": _run_started,
-    "message.started": _message_started,
-    "reasoning.delta": _reasoning,
-    "tool.started": _tool_started,
-    "tool.completed": _tool_ended,
-    "tool.failed": _tool_ended,
-    "tool.progress": _tool_progress,
-    "assistant.commentary": _commentary,
-    "assistant.completed": _assistant_completed,
-    "run.completed": _run_completed,
-    "run.failed": _failed,
-    "run.cancelled": _run_cancelled,
-    "error": _failed,
-    "done": _no_end,
-}
+    def restore(self, progress: Mapping[str, Any]) -> None:
+        """As it was at a checkpoint; what came after it was not heard."""
+        self.restate(progress.get("text") or "")
+        self.text.end_segment()
+        self.reasoning = [thought] if (thought := progress.get("reasoning")) else []
+        self.tools = Tools.restored(progress.get("tools") or ())
+        self.n, self.started_at = progress.get("n") or 0, progress.get("started_at") or self.started_at

@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import text
 
 from app.db import Tx
+from app.hermes.lease import Lease
 
 _INSERT = text(
     "INSERT INTO turns (turn_id, device_id, session_id, state, message, created_at, updated_at) "
@@ -22,15 +23,19 @@ _SUBMITTING = text(
     "UPDATE turns SET state = 'submitting', session_id = :session, lease = :lease, updated_at = :now "
     "WHERE turn_id = :turn AND state = 'accepted'"
 )
+_RUNNING = text(
+    "UPDATE turns SET state = 'running', lease = :lease, updated_at = :now "
+    "WHERE turn_id = :turn AND state IN ('submitting', 'running')"
+)
 _CHECKPOINT = text(
-    "UPDATE turns SET state = 'running', progress = :progress, updated_at = :now "
+    "UPDATE turns SET progress = :progress, updated_at = :now "
     "WHERE turn_id = :turn AND state IN ('submitting', 'running')"
 )
 _END = text(
     "UPDATE turns SET state = 'ended', session_id = :session, progress = :progress, finish = :finish, error = :error, "
     "updated_at = :now, ended_at = :now WHERE turn_id = :turn AND state <> 'ended'"
 )
-_ROW = "SELECT turn_id, device_id, session_id, state, message, progress, finish, created_at FROM turns "
+_ROW = "SELECT turn_id, device_id, session_id, state, message, progress, finish, created_at, lease FROM turns "
 _ONE = text(_ROW + "WHERE turn_id = :turn")
 _OPEN = text(_ROW + "WHERE state IN ('accepted', 'submitting', 'running') ORDER BY created_at, rowid")
 _MOVED = text("UPDATE turns SET session_id = :to WHERE session_id = :from AND state = 'accepted'")
@@ -46,6 +51,7 @@ class StoredTurn:
     progress: Mapping[str, Any] | None  # the last checkpoint; of an ended turn the payload of its end
     finish: str | None
     created_at: float
+    lease: Lease | None  # from `submitting` on
 
 
 def insert(
@@ -61,10 +67,14 @@ def ahead(tx: Tx, session_id: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def submitting(tx: Tx, turn_id: str, session_id: str, lease: Mapping[str, Any], now: float) -> bool:
+def submitting(tx: Tx, turn_id: str, lease: Lease, now: float) -> bool:
     """False if the turn is not `accepted` any more: then nothing may be sent."""
-    values = {"turn": turn_id, "session": session_id, "lease": _dumps(lease), "now": now}
+    values = {"turn": turn_id, "session": lease.session_id, "lease": _dumps(lease.as_json()), "now": now}
     return tx.execute(_SUBMITTING, values).rowcount == 1
+
+
+def running(tx: Tx, turn_id: str, lease: Lease, now: float) -> None:
+    tx.execute(_RUNNING, {"turn": turn_id, "lease": _dumps(lease.as_json()), "now": now})
 
 
 def checkpoint(tx: Tx, turn_id: str, progress: Mapping[str, Any], now: float) -> None:
@@ -103,10 +113,11 @@ def move(tx: Tx, old: str, new: str) -> None:
 
 
 def _stored(row: Any) -> StoredTurn:
-    turn_id, device_id, session_id, state, message, progress, finish, created_at = row
+    turn_id, device_id, session_id, state, message, progress, finish, created_at, lease = row
     return StoredTurn(
         turn_id, device_id, session_id, state, orjson.loads(message),
         None if progress is None else orjson.loads(progress), finish, created_at,
+        None if lease is None else Lease.from_json(orjson.loads(lease)),
     )  # fmt: skip
 
 

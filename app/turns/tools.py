@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
+
+from app.turns.rows import words_of
+from app.turns.text import Text
 
 Row = Mapping[str, Any]
 
@@ -27,6 +30,7 @@ class Tool:
     duration_s: float | None = None
     error: str | None = None
     truncated: bool | None = None
+    at: int | None = None  # characters of the answer that came before it
     started_at: float | None = None  # not for the wire
 
     def as_json(self, *fields: str) -> dict[str, Any]:
@@ -35,7 +39,7 @@ class Tool:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-_WIRE = ("preview", "args", "result", "duration_s", "error", "truncated")
+_WIRE = ("preview", "args", "result", "duration_s", "error", "truncated", "at")
 
 
 class Tools:
@@ -72,6 +76,20 @@ class Tools:
         name = _name(body)
         return next((tool for tool in self.all if tool.state == "running" and tool.tool_name == name), None)
 
+    def of_request(self, body: Row) -> Tool | None:
+        """The running tool that asks for an approval: by its id, by the command it shows, else the last one."""
+        running = [tool for tool in self.all if tool.state == "running"]
+        command = body.get("command")
+        named = [tool for tool in running if isinstance(command, str) and command and command in (tool.preview or "")]
+        return self._by_id(body) or next(iter(named or running[-1:]), None)
+
+    @classmethod
+    def restored(cls, stored: Iterable[Row]) -> Tools:
+        """From `as_json`."""
+        tools, known = cls(), {field.name for field in fields(Tool)}
+        tools.all = [Tool(**{name: value for name, value in row.items() if name in known}) for row in stored]
+        return tools
+
     def read_results(self, rows: Sequence[Row]) -> list[Tool]:
         """Results from the tool rows of a transcript, which name no id of ours. Returns the tools that got one."""
         got = []
@@ -89,16 +107,20 @@ class Tools:
     @classmethod
     def of_rows(cls, rows: Iterable[Row]) -> Tools:
         """The tools that a transcript tells of."""
-        tools = cls()
+        tools, text = cls(), Text()
         rows = list(rows)
         for row in rows:
             calls = row.get("tool_calls")
+            if row.get("role") == "assistant":
+                text.add(words_of(row.get("content")))
+            if calls:
+                text.end_segment()
             for call in calls if isinstance(calls, list) else ():
                 function = call.get("function") if isinstance(call, Mapping) else None
                 if isinstance(function, Mapping):
                     tool = tools._new({"tool_name": function.get("name")})
                     tool.args, cut = _bounded(_parsed(function.get("arguments")))
-                    tool.truncated = cut or None
+                    tool.truncated, tool.at = cut or None, len(str(text))
         tools.read_results(rows)
         return tools
 

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from app.clock import Clock
 from app.errors import RelayError
+from app.hermes.lease import Lease
+from app.hermes.upstream import Event as UpstreamEvent
+from app.hermes.upstream import Order, Upstream
 from app.turns.errors import described
 from app.turns.events import timestamp
-from app.turns.state import Event, Json, TurnState, end, fold
+from app.turns.fold import end, fold
+from app.turns.state import Event, Json, TurnState
 from app.turns.watchers import Watchers
 from app.wire.envelope import encode
-from app.wire.sse import SseEvent
 
 Moved = Callable[["Turn", str, str], None]  # turn, from, to
 
 
+@dataclass(slots=True)
+class Bond:
+    """The upstream that a turn was given to, and what it is bound to there."""
+
+    upstream: Upstream
+    lease: Lease
+
+
 class Turn:
-    """`message` is what was sent: {message, model?, frame_id?}."""
+    """`message` is what was sent: {message, model?, profile?, frame_id?}."""
 
     __slots__ = (
-        "_clock", "_moved", "_session",
-        "created_at", "device_id", "message", "state", "submitted", "turn_id", "watchers",
+        "_clock", "_moved", "_session", "answered",
+        "bond", "created_at", "device_id", "message", "state", "submitted", "turn_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -31,7 +43,9 @@ class Turn:
     ) -> None:  # fmt: skip
         self.turn_id, self.device_id, self.message = turn_id, device_id, message
         self.created_at = created_at
+        self.bond: Bond | None = None  # once it may be submitted
         self.submitted = False  # upstream may have it
+        self.answered = False  # upstream has it
         self.state = TurnState(session_id or "", created_at)
         self.watchers = Watchers(turn_id, device_id, message.get("frame_id"), self.state)
         self._session = self.state.session_id
@@ -46,22 +60,37 @@ class Turn:
         """The user's message: text, or parts."""
         return self.message["message"]
 
+    @property
+    def order(self) -> Order:
+        return Order(self.sent, self.message.get("model"), self.message.get("profile"))
+
+    @property
+    def bound(self) -> Bond:
+        """For who knows that it was submitted."""
+        assert self.bond is not None
+        return self.bond
+
     def bind(self, session_id: str) -> None:
         """A new conversation got its session, or one that waits follows its session."""
         self.state.bind(session_id)
         self._session = session_id
         self.watchers.rename(session_id)
 
-    def take(self, events: Sequence[SseEvent]) -> None:
+    def take(self, events: Sequence[UpstreamEvent]) -> None:
         """What one read of the stream brought."""
         state, now = self.state, self._clock.now()
         ts = timestamp(now)
-        for name, data in events:
-            out = fold(state, name, data, now)
+        for name, body in events:
+            out = fold(state, name, body, now)
             if state.session_id != self._session:
                 self._move()
             if out:
                 self.watchers.publish(out, ts)
+
+    def follow(self, session_id: str) -> None:
+        """The conversation went on there while nobody listened."""
+        self.state.session_id = session_id
+        self._move()
 
     def finish(self, finish: str, error: RelayError | None = None) -> None:
         """An end that no stream brought. Does nothing to a turn that has one."""

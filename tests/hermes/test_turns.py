@@ -117,7 +117,7 @@ async def test_the_model_refuses(relay: RunningRelay) -> None:
     turn = await send(phone, "ERROR:400")
     end = await ended(phone, turn["turn_id"])
     assert (end["finish"], end["text"]) == ("failed", "")
-    assert (end["error"]["code"], end["error"]["layer"]) == ("agent_failed", "agent")
+    assert (end["error"]["code"], end["error"]["layer"]) == ("model_failed", "agent")
     assert "400" in end["error"]["message"]
     assert events(phone, "assistant.completed") == []
 

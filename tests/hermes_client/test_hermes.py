@@ -13,12 +13,13 @@ import pytest
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from app.errors import RelayError
-from app.hermes import api as api_module
+from app.hermes import calls
 from app.hermes import hermes as hermes_module
 from app.hermes.api import HermesApi
 from app.hermes.errors import (
     RouteMissing,
     SessionNotFound,
+    TitleRefused,
     UpstreamAuthRequired,
     UpstreamInvalid,
     UpstreamOff,
@@ -28,6 +29,7 @@ from app.hermes.errors import (
 )
 from app.hermes.hermes import Hermes
 from app.hermes.lease import Lease, ProcessMark, RowMarks
+from app.hermes.upstream import Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 from tests.hermes_client.canned import answer, canned
@@ -44,6 +46,11 @@ def settings(url: str, key: str = KEY) -> HermesSettings:
 async def opened(url: str, key: str = KEY) -> AsyncIterator[Hermes]:
     async with Supervisor() as tasks, Hermes(settings(url, key), tasks) as hermes:
         yield hermes
+
+
+async def leased(hermes: Hermes, session_id: str) -> Lease:
+    order = Order("hi")
+    return await hermes.lease(await hermes.choose(order), session_id, order)
 
 
 @pytest.fixture
@@ -77,7 +84,7 @@ async def test_what_hermes_refuses(hermes: Hermes) -> None:
     with pytest.raises(SessionNotFound):
         await hermes.api.messages("none")
     await hermes.api.create_session(title="taken")
-    with pytest.raises(UpstreamRefused, match="already in use"):
+    with pytest.raises(TitleRefused, match="already in use"):
         await hermes.api.create_session(title="taken")
 
 
@@ -136,7 +143,7 @@ async def test_a_session_whose_id_is_no_id(session_id: bytes) -> None:
 
 
 async def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "MAX_ANSWER", 1000)
+    monkeypatch.setattr(calls, "MAX_ANSWER", 1000)
     async with canned(answer("200 OK", b" " * 5000)) as server:
         api = HermesApi(settings(f"http://127.0.0.1:{server.port}"))
         with pytest.raises(UpstreamInvalid):
@@ -173,12 +180,12 @@ async def test_the_state_follows_what_is_there() -> None:
     async with serve_stand_in(KEY, agent=agent) as served, opened(served.url) as hermes:
         assert await hermes.probe() == {"state": "up", "version": "0.19.0"}
         assert hermes.states() == {"api": {"state": "up", "version": "0.19.0"}}
-        lease = await hermes.lease((await hermes.api.create_session())["id"])
+        lease = await leased(hermes, (await hermes.api.create_session())["id"])
         port = int(served.url.rpartition(":")[2])
     async with opened(served.url) as hermes:
         assert (await hermes.probe())["state"] == "down"
         with pytest.raises(UpstreamUnreachable):
-            await hermes.lease(lease.session_id)
+            await leased(hermes, lease.session_id)
         async with serve_stand_in(KEY, port, agent=agent):
             assert (await hermes.probe())["state"] == "up"
 
@@ -224,7 +231,7 @@ async def test_an_insecure_route_is_down_and_says_why() -> None:
 
 async def test_a_lease_binds_what_was_known_before(hermes: Hermes, stand_in: StandIn) -> None:
     session = (await hermes.api.create_session())["id"]
-    lease = await hermes.lease(session)
+    lease = await leased(hermes, session)
     assert (lease.route, lease.session_id, lease.last_row) == ("session_stream", session, 0)
     assert lease.endpoint == f"/api/sessions/{session}/chat/stream"
     assert lease.mark is not None
@@ -239,14 +246,14 @@ async def test_a_session_is_read_once_and_what_was_submitted_since_is_counted(
     history = stand_in.agent.history
     session = history.create().id
     history.add(session, {"role": "user", "content": "before"})
-    first = await hermes.lease(session)
+    first = await leased(hermes, session)
     assert first.last_row == history.get(session).rows[-1]["id"]
     history.add(session, {"role": "user", "content": "one"})
     hermes.rows.submitted(session, "turn-1")
-    second = await hermes.lease(session)
+    second = await leased(hermes, session)
     assert (second.last_row, second.since) == (first.last_row, ("turn-1",))
     hermes.rows.forget(session)
-    assert (await hermes.lease(session)).last_row == history.get(session).rows[-1]["id"]
+    assert (await leased(hermes, session)).last_row == history.get(session).rows[-1]["id"]
 
 
 async def test_a_hermes_without_streamed_chat_gets_no_turn(hermes: Hermes, stand_in: StandIn) -> None:
@@ -254,7 +261,7 @@ async def test_a_hermes_without_streamed_chat_gets_no_turn(hermes: Hermes, stand
     known = await hermes.api.capabilities()
     hermes.api._capabilities = type(known)(known=True, features={"session_chat_streaming": False})
     with pytest.raises(UpstreamUnsupported):
-        await hermes.lease(session)
+        await leased(hermes, session)
 
 
 def test_a_lease_without_a_mark_survives_the_database() -> None:

@@ -8,7 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from app.turns.state import Event, TurnState, fold
+from app.hermes.events import read
+from app.turns.fold import fold
+from app.turns.state import Event, TurnState
 from app.wire.sse import SseSplitter
 
 CAPTURES = Path(__file__).parent / "captures"
@@ -37,6 +39,6 @@ def folded(raw: bytes, cuts: Sequence[int] = (), *, now: float = NOW) -> tuple[T
     state, splitter = TurnState(session_of(raw), now), SseSplitter()
     out: list[Event] = []
     for begin, end in pairwise(edges):
-        for name, data in splitter.feed(raw[begin:end]):
-            out += fold(state, name, data, now)
+        for name, body in map(read, splitter.feed(raw[begin:end])):
+            out += fold(state, name, body, now)
     return state, out

@@ -14,13 +14,17 @@ from typing import Any
 import orjson
 from sqlalchemy import text
 
+from app.approvals.service import Approvals
 from app.clock import ManualClock
 from app.db import Database, Tx, open_database
 from app.delivery.hub import Hub
+from app.delivery.news import News
 from app.delivery.peer import Grants
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
+from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
+from app.once.outward import Outward
 from app.outbox import store as outbox
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -146,6 +150,7 @@ class Rooms:
     tasks: Supervisor
     hub: Hub
     hermes: Hermes
+    approvals: Approvals
     turns: Turns
     pauses: Pauses
     agent: Agent
@@ -209,19 +214,38 @@ async def open_devices(db: Database) -> None:
 
 
 @asynccontextmanager
-async def open_rooms(path: Path, url: str, *, clock: ManualClock | None = None) -> AsyncIterator[Rooms]:
-    """A relay's rooms without its gateway, before `recover`. May be opened again on the same path: a restart."""
+async def open_rooms(
+    path: Path, url: str, *, clock: ManualClock | None = None, board: StandIn | None = None
+) -> AsyncIterator[Rooms]:
+    """A relay's rooms without its gateway, before `recover`. May be opened again on the same path: a restart.
+
+    With a `board` its dashboard is used, and is connected.
+    """
     clock = clock or ManualClock()
     async with AsyncExitStack() as stack:
         db = await stack.enter_async_context(open_database(f"sqlite:///{path / 'talaria.db'}"))
         tasks = await stack.enter_async_context(Supervisor())
-        settings = HermesSettings(hermes_api_url=url, hermes_api_key=KEY)  # type: ignore[arg-type]
-        hermes = await stack.enter_async_context(Hermes(settings, tasks))
-        hub, pauses = Hub(), Pauses(clock)
+        hub = Hub()
+        settings = HermesSettings(
+            hermes_api_url=url, hermes_api_key=KEY,  # type: ignore[arg-type]
+            hermes_dashboard_url=board.dashboard_url if board else "",
+            hermes_dashboard_token=board.dashboard_token if board else None,  # type: ignore[arg-type]
+        )  # fmt: skip
+        dashboard = None
+        if board is not None:
+            dashboard = await stack.enter_async_context(Dashboard(settings, tasks, titled=News(hub, clock).titled))
+            await board.dashboard.until(lambda: board.dashboard.sockets)
+        hermes = await stack.enter_async_context(Hermes(settings, tasks, dashboard))
+        pauses = Pauses(clock)
         pauses.gate.set()
-        turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, sleep=pauses)
+        outward = Outward(db, clock, tasks)
+        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=pauses)
+        stack.push_async_callback(approvals.close)
+        turns = Turns(
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward, sleep=pauses
+        )  # fmt: skip
         stack.push_async_callback(turns.close)
-        rooms = Rooms(db, clock, tasks, hub, hermes, turns, pauses, Agent())
+        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, Agent())
         hub.join(rooms.bell)
         yield rooms
 

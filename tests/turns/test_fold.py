@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.hermes.events import read
+from app.turns.fold import end, fold
 from app.turns.history import judge
-from app.turns.state import Event, TurnState, end, fold, text_of_rows
+from app.turns.rows import text_of_rows
+from app.turns.state import Event, TurnState
 from app.turns.tools import MAX_RESULT
 from tests.turns.captured import NAMES, NOW, folded, rows, stream
 
@@ -18,7 +22,7 @@ WITH_ROWS = [name for name in NAMES if not name.startswith("later_")]
 
 
 def play(state: TurnState, *events: tuple[str, dict[str, Any]]) -> list[Event]:
-    return [out for name, body in events for out in fold(state, name, json.dumps(body).encode(), NOW)]
+    return [out for name, body in events for out in fold(state, name, copy.deepcopy(body), NOW)]
 
 
 def new(session_id: str = "s") -> TurnState:
@@ -99,7 +103,8 @@ def test_an_error_of_the_model_comes_as_a_success_and_is_none() -> None:
     state, events = folded(stream("upstream_400"))
     assert state.finish == "failed"
     assert state.error == {
-        "code": "agent_failed", "message": "HTTP 400: fake failure 400", "layer": "agent", "retryable": False,
+        "code": "model_failed", "message": "HTTP 400: fake failure 400 (check the model in Hermes' settings)",
+        "layer": "agent", "retryable": False,
     }  # fmt: skip
     assert str(state.text) == ""
     assert names(events) == ["run.started", "message.started", "error", "done"]
@@ -228,8 +233,8 @@ def test_a_completion_nobody_saw_start_is_shown() -> None:
 
 def test_the_time_a_tool_took_is_measured() -> None:
     state = new()
-    fold(state, "tool.started", b'{"tool_name": "web"}', NOW)
-    ((_, _, payload),) = fold(state, "tool.completed", b'{"tool_name": "web"}', NOW + 1.5)
+    fold(state, "tool.started", {"tool_name": "web"}, NOW)
+    ((_, _, payload),) = fold(state, "tool.completed", {"tool_name": "web"}, NOW + 1.5)
     assert payload["duration_s"] == 1.5
 
 
@@ -278,7 +283,7 @@ def test_what_follows_the_end_is_ignored() -> None:
 def test_done_may_be_said_in_two_ways_but_is_given_out_once() -> None:
     state = new()
     play(state, ("run.completed", {}))
-    assert names([*fold(state, "done", b"{}", NOW), *fold(state, "message", b"[DONE]", NOW)]) == ["done"]
+    assert names([*fold(state, "done", {}, NOW), *fold(state, *read(("message", b"[DONE]")), NOW)]) == ["done"]
 
 
 def test_an_end_that_no_stream_brought() -> None:
@@ -320,7 +325,7 @@ def test_events_of_another_run_are_dropped() -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b'{"delta": 1}', b'{"delta": null}'])
 def test_nonsense_changes_nothing(data: bytes) -> None:
     state = new()
-    assert list(fold(state, "assistant.delta", data, NOW)) == []
+    assert list(fold(state, *read(("assistant.delta", data)), NOW)) == []
     assert state.n == 0
 
 
@@ -339,7 +344,7 @@ def test_what_is_nested_too_deeply_for_a_frame_is_dropped(name: str) -> None:
     nested = b"[" * 300 + b"]" * 300
     state = new()
     body = b'{"delta": "a", "message_id": %b, "args": %b, "result": %b}' % (nested, nested, nested)
-    assert list(fold(state, name, body, NOW)) == []
+    assert list(fold(state, *read((name, body)), NOW)) == []
     assert (state.n, state.dropped) == (0, 1)
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.turns.events import MAX_KEPT, TAIL, Encoder, end_payload, head, snapshot_frame, timestamp
-from app.turns.state import TurnState, end
+from app.turns.fold import end
+from app.turns.state import TurnState
 from app.turns.watchers import joined
 from app.wire.envelope import MAX_FRAME
 

@@ -27,6 +27,7 @@ function newAsk(payload) {
     tool: null,
     text: "", // a command or a question
     description: null,
+    isCut: false, // what was asked is longer than the text here
     choices: [],
     askedAt: 0,
     expiresAt: null, // in seconds since 1970, by the relay's clock
@@ -55,6 +56,7 @@ export function applyRequest(ask, payload, now = null) {
     tool: payload.tool ?? was.tool,
     text: String(payload.summary ?? payload.text ?? was.text),
     description: payload.description || was.description,
+    isCut: Boolean(payload.truncated),
     choices: payload.choices ?? was.choices,
     askedAt: payload.asked_at ?? was.askedAt,
     expiresAt: payload.expires_at ?? was.expiresAt,

@@ -66,7 +66,8 @@ export class AskCard extends Component {
 
 function note(ask) {
   if (ask.isWaiting) return "After the one above.";
-  return ask.sending === null ? "" : "Sending your answer …";
+  if (ask.sending !== null) return "Sending your answer …";
+  return ask.isCut ? "This is not all of it: the rest was too long to be shown." : "";
 }
 
 /** One line that opens to what had been asked. */

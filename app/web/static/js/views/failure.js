@@ -15,10 +15,10 @@ const ADVICE = {
   upstream_invalid: "The relay may be too old for this Hermes: look for an update.",
   upstream_insecure: "Give the relay an https address of Hermes, or one on its own host.",
   upstream_unsupported: "A newer Hermes may offer it.",
-  upstream_timeout: "The agent may be at work still: look again in a while.",
   upstream_stream_broken: "Look at the conversation before you send it again: the agent may have gone on.",
   session_not_found: "It may have been deleted: begin a new conversation.",
-  agent_failed: "Hermes' log says more, often about the language model or its key.",
+  agent_failed: "Hermes' log may say more.",
+  model_failed: "Look at the model that Hermes uses: its address, its key, its limits.",
 };
 
 /** A turn that failed: whose fault, why, and what the owner can do. */
