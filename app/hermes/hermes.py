@@ -43,6 +43,7 @@ class Dashboard(Upstream, Protocol):
     def ready(self) -> bool: ...
     @property
     def base(self) -> str: ...
+    async def settled(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]: ...
     async def forget(self, session_id: str) -> None: ...
@@ -92,8 +93,10 @@ class Hermes:
 
     async def choose(self, order: Order) -> Upstream:
         """How a turn is to run now. Raises UpstreamError."""
-        if self._dashboard is not None and self._dashboard.ready and suits_dashboard(order):
-            return self._dashboard
+        if self._dashboard is not None and suits_dashboard(order):
+            await self._dashboard.settled()
+            if self._dashboard.ready:
+                return self._dashboard
         kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
         return self._upstreams[kind]
 

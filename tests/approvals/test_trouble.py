@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import text
 
 from app.approvals.ask import MAX_TEXT, Ask
 from app.approvals.errors import ApprovalClosed, ApprovalExpired, ApprovalUnknown, ApprovalWaiting
@@ -17,7 +17,9 @@ from app.delivery.keep import MAX_BODY
 from app.errors import OutcomeUncertain
 from app.hermes.errors import UpstreamUnreachable
 from app.outbox import retention, wakes
-from app.outbox.wakes import Overdue
+from app.outbox.wakes import Overdue, Unseen
+from app.push import store as push
+from app.push.notice import of_frames
 from tests.approvals.rooms import Agent, Rooms, outcomes, requests
 
 # killed
@@ -309,14 +311,16 @@ async def test_one_sleeper_for_all(rooms: Rooms) -> None:
 
 # waking and forgetting
 
-BOX = text("SELECT head, wake_seq, acked FROM mailboxes WHERE device_id = 'phone'")
+
+async def frames(rooms: Rooms) -> Sequence[Unseen]:
+    """What the phone would be woken for."""
+    everything = Overdue("phone", 0, 0, 0, 0, None)
+    return await rooms.db.read(lambda tx: wakes.unseen(tx, everything, rooms.now, 100))
 
 
 async def unseen(rooms: Rooms) -> list[tuple[str, float]]:
-    """Kind and end of what the phone would be woken for."""
-    everything = Overdue("phone", 0, 0, 0, 0, None)
-    found = await rooms.db.read(lambda tx: wakes.unseen(tx, everything, rooms.now, 100))
-    return [(frame.kind, frame.expires_at or 0.0) for frame in found]
+    """Its kind and end."""
+    return [(frame.kind, frame.expires_at or 0.0) for frame in await frames(rooms)]
 
 
 async def test_what_can_be_answered_wakes_as_long_as_it_can(rooms: Rooms) -> None:
@@ -333,6 +337,25 @@ async def test_what_can_be_answered_wakes_as_long_as_it_can(rooms: Rooms) -> Non
     assert await unseen(rooms) == []
     await rooms.question()
     assert await unseen(rooms) == [("question", rooms.now + 57)]
+
+
+async def test_a_push_says_that_something_is_asked_and_not_what(rooms: Rooms) -> None:
+    await rooms.ask("rm -r build", description="deletes", timeout_s=600.0)
+    later = Unseen(9, "end", "turn", rooms.now, None, 60.0)
+    notice = of_frames([later, *await frames(rooms)], None, "none", "relay", rooms.now)
+    assert notice.payload() == {
+        "kind": "approval", "count": 2, "relay_id": "relay", "head": 9, "collapse": "approvals",
+        "body": "Your approval is needed, and 1 more",
+    }  # fmt: skip
+    assert (notice.urgent, notice.ttl_s) == (True, 597)
+    await rooms.question("Which branch?")
+    asked = await frames(rooms)
+    assert [of_frames(asked[:count], None, "none", "relay", rooms.now).said for count in (1, 2)] == [
+        "There is a question for you",
+        "There is a question for you, and 1 more",
+    ]
+    body = await rooms.db.read(lambda tx: push.body_of(tx, asked[0].id))
+    assert of_frames(asked, body, "full", "relay", rooms.now).text == "Which branch?"
 
 
 async def test_what_is_closed_is_known_for_thirty_days(rooms: Rooms) -> None:
