@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from app.clock import Clock
 from app.demo.asks import Asks
@@ -20,7 +21,7 @@ class Agent:
     """May be served, stopped and served again: sessions and counts stay, as in a Hermes that restarts.
 
     `gate` holds back turns marked `gated` while it is cleared. `turns_started` has one entry for each
-    chat request, so that a test can prove that nothing was submitted twice. `delay_s` is the pause
+    message, so that a test can prove that nothing was submitted twice. `delay_s` is the pause
     before each piece of an answer.
     """
 
@@ -40,6 +41,7 @@ class Agent:
         self.gate = asyncio.Event()
         self.gate.set()
         self.turns_started: list[tuple[str, str]] = []  # (session_id, message)
+        self.given: dict[str, list[Any]] = {}  # run → the conversation that came with it
         self.turns_ended = 0
         self.turns_refused = 0
         self.at_gate = 0
@@ -112,7 +114,7 @@ class Agent:
         self._change.set()
         self._change = asyncio.Event()
 
-    async def until(self, true: Callable[[], bool]) -> None:
+    async def until(self, true: Callable[[], object]) -> None:
         """Wait for a condition on the counts above."""
         while not true():
             await self._change.wait()

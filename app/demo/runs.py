@@ -66,13 +66,12 @@ class RunState(Surface):
 
 
 class Run(RunState):
-    """One run. `given` is the conversation that came with it: Hermes loads none of its own for a run."""
+    """One run."""
 
     asks_approvals = True
 
-    def __init__(self, clock: Clock, session_id: str | None, given: list[Any]) -> None:
+    def __init__(self, clock: Clock, session_id: str | None) -> None:
         super().__init__(clock, session_id)
-        self.given = given
         self._outlet = Outlet()
         self._is_taken = False
 

@@ -24,7 +24,8 @@ router = APIRouter(prefix="/v1/runs", dependencies=[Depends(require_key), Depend
 async def submit(agent: The, runs: All, body: Body) -> Response:
     message = _input_of(body.get("input"))
     script = read_script(message)
-    run = Run(agent.clock, body.get("session_id"), list(body.get("conversation_history") or ()))
+    run = Run(agent.clock, body.get("session_id"))
+    agent.given[run.id] = list(body.get("conversation_history") or ())
     agent.submitted(run.session_id, message)
     if script.refuse is not None or runs.busy >= MAX_RUNS:
         agent.refused()

@@ -46,6 +46,7 @@ class Turn:
         self._script = script
         self._surface = surface
         self._begun = self._over = self._is_interrupted = False
+        self._step = Step("")
         self._segment: list[str] = []
         self._in_use: dict[str, Call] = {}
         self._deltas = 0
@@ -100,6 +101,7 @@ class Turn:
 
     async def _say(self, step: Step, text: str, number: int) -> None:
         self.calls += 1
+        self._step = step
         self.content, self.reasoning = text, step.reasoning or self.reasoning
         self._surface.thinks()
         for piece in PIECE.findall(step.reasoning or ""):
@@ -208,8 +210,7 @@ class Turn:
         """The last row, in another session if the conversation was compressed; then the bill."""
         if self._script.moved:
             self.session_id = self._history.compress(self.session_id).id
-        last = self._script.steps[-1] if self._script.steps else Step("")
-        self._keep(_thought(last, {"role": "assistant", "content": self.content, "finish_reason": "stop"}))
+        self._keep(_thought(self._step, {"role": "assistant", "content": self.content, "finish_reason": "stop"}))
         self._bill()
 
     def _bill(self) -> None:

@@ -78,7 +78,7 @@ async def test_a_turn_outlives_its_socket_and_is_heard_again_after_resume(stand_
         await phone.create()
         await phone.submit("gated SAY:one two three")
         await phone.until("message.delta")
-    await stand_in.agent.until(lambda: not stand_in.dashboard.sockets)
+    await stand_in.dashboard.until(lambda: not stand_in.dashboard.sockets)
     async with board(stand_in) as again:
         resumed = await again.resume(phone.stored_id)
         assert (resumed["session_id"], resumed["inflight"]["assistant"]) == (phone.session_id, "one")
@@ -113,7 +113,7 @@ async def test_an_idle_conversation_is_reaped_some_time_after_its_client_has_gon
         await busy.create()
         await busy.submit("gated SAY:one two")
         await busy.until("message.delta")
-    await stand_in.agent.until(lambda: [live.id for live in dashboard.live()] == [busy.session_id])
+    await stand_in.dashboard.until(lambda: [live.id for live in dashboard.live()] == [busy.session_id])
     async with board(stand_in) as again:
         resumed = await again.resume(phone.stored_id)
         assert (resumed["session_id"] != phone.session_id, resumed["running"]) == (True, False)
@@ -229,8 +229,10 @@ async def test_a_dropped_connection(stand_in: StandIn, client: Client) -> None:
 
 
 async def test_a_turn_whose_end_is_not_said(phone: Board, client: Client) -> None:
-    await phone.submit("nodone SAY:one")
+    await phone.submit("nodone COMPRESS SAY:one")
     await phone.idle()
+    was, phone.stored_id = phone.stored_id, phone.events[-1]["payload"]["stored_session_id"]
+    assert (await phone.resume(was))["resumed"] == phone.stored_id != was
     assert "message.complete" not in {event["type"] for event in phone.events}
     assert (await client.rows(phone.stored_id))[-1]["content"] == "one"
 

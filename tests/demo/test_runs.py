@@ -126,6 +126,14 @@ async def test_a_run_is_stopped(client: Client, stand_in: StandIn) -> None:
     assert (await client.rows(run_id))[-1]["content"] == "one"
 
 
+async def test_what_came_with_a_run_can_be_looked_at(client: Client, stand_in: StandIn) -> None:
+    before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    run_id = await begun(client.http, "SAY:c", conversation_history=before)
+    assert stand_in.agent.given == {run_id: before}
+    await stand_in.agent.idle()
+    assert [row["content"] for row in await client.rows(run_id)] == ["SAY:c", "c"]
+
+
 async def test_a_run_that_fails(client: Client) -> None:
     run_id = await begun(client.http, "fail")
     assert [event.get("event") for event in await all_of(client.http, run_id)] == ["run.failed", None]
@@ -151,6 +159,7 @@ async def test_nobody_can_be_asked_over_the_session_stream(client: Client) -> No
     asked = await client.ask("help me choose")
     assert asked.text.endswith("Which colour should the sandals have?\n- Gold\n- Blue\n- Red")
     assert not asked.all("tool.started")
+    assert (await client.rows())[-1]["reasoning"] == texts.CHOOSE_THOUGHT
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from app.hermes.upstream import Followed, Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 from tests.hermes.conftest import run_lab
-from tests.hermes_client.dashboard_server import Heard, is_ready, lease
+from tests.hermes_client.dashboard_server import Heard, is_ready, lease, soon
 from tests.requires import requires
 
 pytestmark = pytest.mark.hermes
@@ -79,14 +78,14 @@ async def test_text_thoughts_a_tool_and_a_title(dashboard: Dashboard, titles: li
 
 async def test_an_approval_and_a_question(dashboard: Dashboard, tmp_path: Path) -> None:
     bound, heard = await new(dashboard), Heard()
-    running = asyncio.ensure_future(dashboard.run(bound, Order(f"TOOL:terminal:rm -rf {tmp_path}/x"), heard))
+    running = soon(dashboard.run(bound, Order(f"TOOL:terminal:rm -rf {tmp_path}/x"), heard))
     await heard.until(lambda: "approval.request" in heard.names)
     assert heard.body("approval.request")["tool_id"] == heard.body("tool.started")["tool_id"]
     assert [await dashboard.decide(bound, "once") for _ in range(2)] == [1, 0]
     await running
     asked = Heard()
     text = 'TOOL:clarify:{"question":"Which?","choices":["red","blue"]}'
-    running = asyncio.ensure_future(dashboard.run(bound, Order(text), asked))
+    running = soon(dashboard.run(bound, Order(text), asked))
     await asked.until(lambda: "clarify.request" in asked.names)
     request_id = asked.body("clarify.request")["request_id"]
     assert [await dashboard.answer(bound, request_id, "blue") for _ in range(2)] == [True, False]
@@ -96,7 +95,7 @@ async def test_an_approval_and_a_question(dashboard: Dashboard, tmp_path: Path) 
 
 async def test_a_turn_is_stopped(dashboard: Dashboard) -> None:
     bound, heard = await new(dashboard), Heard()
-    running = asyncio.ensure_future(dashboard.run(bound, Order("WORDS:400 DELAY:50"), heard))
+    running = soon(dashboard.run(bound, Order("WORDS:400 DELAY:50"), heard))
     await heard.until(lambda: heard.text)
     assert await dashboard.stop(bound)
     await running
@@ -111,7 +110,7 @@ async def test_a_failure_of_the_model(dashboard: Dashboard) -> None:
 
 async def test_a_turn_goes_on_after_the_socket_was_lost(dashboard: Dashboard) -> None:
     bound, heard, order = await new(dashboard), Heard(), Order("WORDS:60 DELAY:40")
-    running = asyncio.ensure_future(dashboard.run(bound, order, heard))
+    running = soon(dashboard.run(bound, order, heard))
     await heard.until(lambda: heard.text)
     socket = dashboard._link.connection._socket
     assert socket is not None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,6 +22,8 @@ from app.hermes.upstream import Event
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 from tests.servers import serving
+
+T = TypeVar("T")
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "dashboard_turns.json").read_text())
 TOKEN = "dashboard-token-0123"
@@ -45,6 +47,7 @@ class FakeDashboard:
         self.token = TOKEN
         self.page: str | None = None
         self.socket_refused = False
+        self.denial: Response | None = None  # what the socket's upgrade gets instead
         self.ready: Any = {"jsonrpc": "2.0", "method": "event", "params": {"type": "gateway.ready", "payload": {}}}
         self.config: dict[str, Any] = {"approvals": {"timeout": 45}}
         self.rows: dict[str, list[dict[str, Any]]] = {}
@@ -158,6 +161,9 @@ class FakeDashboard:
         ticket, token = socket.query_params.get("ticket", ""), socket.query_params.get("token", "")
         opens = ticket in self.tickets if self.gated else token == self.token
         self.tickets.discard(ticket)
+        if self.denial is not None:
+            await socket.send_denial_response(self.denial)
+            return
         if not opens or self.socket_refused:
             await socket.close(4401)
             return
@@ -200,6 +206,16 @@ def _unauthorized() -> Response:
 
 def redirect() -> Response:
     return RedirectResponse("/elsewhere", 307)
+
+
+def soon(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begun in the background, and not waited for without end."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(NEVER_S):
+            return await work
+
+    return asyncio.ensure_future(bounded())
 
 
 class Waits:

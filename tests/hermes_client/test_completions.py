@@ -134,13 +134,21 @@ async def test_a_dropped_stream_ends_the_turn() -> None:
         assert await completions.follow(lease, Order("hi"), Heard()) is Followed.GONE
 
 
-async def test_a_compressed_conversation_goes_on_where_hermes_went_on() -> None:
-    async with opened({CHAT: [STREAM], ROWS: [said({"session_id": "s2", "data": []})]}) as (server, hermes):
+@pytest.mark.parametrize(("ended", "now", "moved"), [("compression", "s2", ["s2"]), ("branched", "s1", [])])
+async def test_a_compressed_conversation_goes_on_where_hermes_went_on_and_a_forked_one_where_it_is(
+    ended: str, now: str, moved: list[str]
+) -> None:
+    answers = {
+        CHAT: [STREAM], ROWS: [said({"session_id": "s2", "data": []})],
+        "GET /api/sessions/s1": [said({"session": {"id": "s1", "end_reason": ended}})],
+        "GET /api/sessions/s2": [said({"session": {"id": "s2", "parent_session_id": "s1"}})],
+    }  # fmt: skip
+    async with opened(answers) as (server, hermes):
         completions, lease = await leased(hermes)
         heard = Heard()
         await completions.run(lease, Order("hi"), heard)
-        assert server.requests[-1][1]["x-hermes-session-id"] == "s2"
-        assert [body["session_id"] for _, body in heard.all if body and "session_id" in body] == ["s2"]
+        assert server.requests[-1][1]["x-hermes-session-id"] == now
+        assert [body["session_id"] for _, body in heard.all if body and "session_id" in body] == moved
 
 
 async def test_a_hermes_that_keeps_no_sessions_takes_an_id_of_ours() -> None:

@@ -20,7 +20,7 @@ from app.hermes.errors import (
     UpstreamUnreachable,
     UpstreamUnsupported,
 )
-from tests.hermes_client.dashboard_server import FakeDashboard, Refusal, Silence, Waits, faked, is_ready, opened
+from tests.hermes_client.dashboard_server import FakeDashboard, Refusal, Silence, Waits, faked, is_ready, opened, soon
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def silence(params: dict[str, Any]) -> None:
 async def test_answers_may_come_in_another_order(fake: FakeDashboard, connection: Connection) -> None:
     fake.answers["first"] = silence
     fake.answers["second"] = lambda params: {"is": params["n"]}
-    first = asyncio.ensure_future(connection.call("first", {}))
+    first = soon(connection.call("first", {}))
     await fake.called("first")
     assert await connection.call("second", {"n": 2}) == {"is": 2}
     await fake.sockets[-1].send_text(json.dumps({"id": "1", "result": 1}))
@@ -149,7 +149,7 @@ async def test_a_loss_is_told_to_all_and_the_first_try_is_at_once(
     fake.answers["x"] = silence
     connection.listen("a", ear := Ear())
     await through(connection)
-    call = asyncio.ensure_future(connection.call("x", {}))
+    call = soon(connection.call("x", {}))
     await fake.called("x")
     await fake.drop()
     with pytest.raises(Unanswered):
@@ -198,7 +198,7 @@ async def test_one_that_stayed_open_was_of_use(
 
 async def test_calls_that_wait_are_bounded(fake: FakeDashboard, connection: Connection) -> None:
     fake.answers["x"] = silence
-    calls = [asyncio.ensure_future(connection.call("x", {})) for _ in range(MAX_PENDING)]
+    calls = [soon(connection.call("x", {})) for _ in range(MAX_PENDING)]
     await fake.called("x", MAX_PENDING)
     with pytest.raises(UpstreamBusy):
         await connection.call("x", {})

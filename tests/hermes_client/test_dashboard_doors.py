@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request
 
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.dashboard.login import session_cookies
@@ -201,6 +204,43 @@ async def test_what_is_no_dashboard_is_down(fake: FakeDashboard) -> None:
     async with opened(fake, ready=False, sleep=waits) as dashboard:
         await waits.over(30, within=6)
         assert dashboard.state() == {"state": "down"}
+
+
+@pytest.mark.parametrize(
+    ("denial", "said"),
+    [(redirect(), "redirects"), (Response(status_code=404), "0.19 or newer"), (Response(status_code=500), "HTTP 500")],
+)
+async def test_a_socket_that_is_not_there(
+    fake: FakeDashboard, caplog: pytest.LogCaptureFixture, denial: Response, said: str
+) -> None:
+    """Its URL holds the token, so no redirect is followed."""
+    fake.denial = denial
+    waits = Waits()
+    async with opened(fake, ready=False, sleep=waits):
+        await waits.over(1, within=0.21)
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert said in record.__dict__["reason"]
+    assert "/elsewhere" not in fake.counted
+
+
+async def test_a_socket_whose_other_end_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.hermes.dashboard.socket.PING_S", 0.02)
+
+    def page(connection: ServerConnection, request: Request) -> object:
+        if request.path.startswith("/api/ws"):
+            return None
+        return connection.respond(HTTPStatus.OK, '{"auth_required":false}')
+
+    async def handler(connection: ServerConnection) -> None:
+        await connection.send('{"method":"event","params":{"type":"gateway.ready"}}')
+        connection.transport.pause_reading()  # as a host that lost its power: nothing is answered, nothing closed
+        await connection.wait_closed()
+
+    fake = FakeDashboard()
+    async with serve(handler, "127.0.0.1", 0, process_request=page, close_timeout=0.01) as server:  # type: ignore[arg-type]
+        fake.port = next(iter(server.sockets)).getsockname()[1]
+        async with opened(fake, hermes_dashboard_token=TOKEN) as dashboard:
+            await is_ready(dashboard, "down")
 
 
 async def test_how_long_an_approval_waits_is_read_from_its_settings(fake: FakeDashboard) -> None:

@@ -25,6 +25,7 @@ from tests.hermes_client.dashboard_server import (
     is_ready,
     lease,
     opened,
+    soon,
 )
 
 USED = {"input": 100, "output": 10, "total": 110, "compressions": 0}
@@ -70,7 +71,7 @@ class Running:
 
     def __init__(self, dashboard: Dashboard, bound: Lease, text: str = "hi") -> None:
         self.heard = Heard()
-        self.task = asyncio.ensure_future(dashboard.run(bound, Order(text), self.heard))
+        self.task = soon(dashboard.run(bound, Order(text), self.heard))
 
     async def accepted(self) -> None:
         await self.heard.until(lambda: self.heard.run_ids)
@@ -134,6 +135,7 @@ async def test_events_of_a_turn_that_still_runs_are_not_ours(fake: FakeDashboard
     fake.answers["prompt.submit"] = lambda params: {"status": "queued"}
     turn = Running(dashboard, await dashboard.bind(lease()))
     await turn.accepted()
+    await fake.event("session.info", running=True)
     await fake.event("message.start")
     await fake.event("message.delta", text="theirs")
     await fake.event("message.complete", text="theirs", status="interrupted")
@@ -206,6 +208,29 @@ async def test_a_live_session_that_hermes_closed_is_taken_up_anew(fake: FakeDash
     await turn.task
     assert turn.heard.run_ids == ["live2"]
     assert turn.heard.text == "echo: hello over websocket"
+
+
+async def test_a_hearer_that_fails_ends_its_own_turn_only(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    turn = Running(dashboard, await dashboard.bind(lease()))
+    await turn.accepted()
+    turn.heard.all = None  # type: ignore[assignment]
+    await fake.event("message.start")
+    with pytest.raises(TypeError):
+        await turn.task
+    again = Running(dashboard, await dashboard.bind(lease()))
+    await again.accepted()
+    await fake.play("text")
+    await again.task
+
+
+async def test_a_steered_message_is_part_of_the_turn_that_runs(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    fake.answers["prompt.submit"] = lambda params: {"status": "steered"}
+    turn = Running(dashboard, await dashboard.bind(lease()))
+    await turn.accepted()
+    await fake.event("message.delta", text="of both")
+    await fake.event("message.complete", text="of both", status="complete")
+    await turn.task
+    assert turn.heard.text == "of both"
 
 
 async def test_it_is_not_submitted_a_third_time(fake: FakeDashboard, dashboard: Dashboard) -> None:
@@ -339,7 +364,7 @@ async def test_a_turn_goes_on_where_hermes_is_after_a_loss(fake: FakeDashboard, 
     fake.live = [row("working")]
     fake.answers["session.resume"] = resumed(running=True, inflight={"user": "hi", "assistant": "w1 w2"})
     heard = Heard()
-    following = asyncio.ensure_future(dashboard.follow(bound, Order(" hi\n"), heard))
+    following = soon(dashboard.follow(bound, Order(" hi\n"), heard))
     await fake.called("session.resume", 2)
     await fake.event("message.delta", text=" w3")
     await fake.event("message.complete", text="w1 w2 w3", status="complete", reasoning="long ago", usage=USED)
@@ -349,6 +374,18 @@ async def test_a_turn_goes_on_where_hermes_is_after_a_loss(fake: FakeDashboard, 
     assert "usage" not in heard.body("run.completed")  # what was counted before is not known
 
 
+async def test_a_turn_that_was_compressed_meanwhile_is_found(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    bound = await broken(fake, dashboard)
+    fake.live = [row("working", key="stored2")]
+    fake.answers["session.resume"] = resumed(running=True, inflight={"user": "hi", "assistant": "w1"})
+    heard = Heard()
+    following = soon(dashboard.follow(bound, Order("hi"), heard))
+    assert (await fake.called("session.resume", 2))["session_id"] == "stored2"
+    await fake.event("message.complete", text="w1", status="complete", usage=USED)
+    assert await following is Followed.ENDED
+    assert heard.body("run.completed")["session_id"] == "stored2"
+
+
 async def test_events_that_come_before_the_answer_are_neither_lost_nor_doubled(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
@@ -356,7 +393,7 @@ async def test_events_that_come_before_the_answer_are_neither_lost_nor_doubled(
     fake.live = [row("working")]
     fake.answers["session.resume"] = silence
     heard = Heard()
-    following = asyncio.ensure_future(dashboard.follow(bound, Order("hi"), heard))
+    following = soon(dashboard.follow(bound, Order("hi"), heard))
     await fake.called("session.resume", 2)
     for text in (" w2", " w3"):
         await fake.event("message.delta", text=text)
@@ -376,7 +413,7 @@ async def test_a_message_that_still_waits_in_hermes_is_waited_for(fake: FakeDash
         running=True, inflight={"user": "theirs", "assistant": "x"}, queued={"user": "more\n\nhi"}
     )
     heard = Heard()
-    following = asyncio.ensure_future(dashboard.follow(bound, Order("hi"), heard))
+    following = soon(dashboard.follow(bound, Order("hi"), heard))
     await fake.called("session.resume", 2)
     await fake.event("message.delta", text="theirs")
     await fake.event("session.info", running=False)
@@ -486,8 +523,8 @@ async def test_an_answer_says_whether_it_was_waited_for(fake: FakeDashboard, das
 async def test_a_decision_that_was_cut_off_is_uncertain(fake: FakeDashboard, dashboard: Dashboard) -> None:
     fake.answers |= {"approval.respond": silence, "clarify.respond": silence}
     bound = lease(run_id="live1")
-    deciding = asyncio.ensure_future(dashboard.decide(bound, "once"))
-    answering = asyncio.ensure_future(dashboard.answer(bound, "q1", "blue"))
+    deciding = soon(dashboard.decide(bound, "once"))
+    answering = soon(dashboard.answer(bound, "q1", "blue"))
     await fake.called("approval.respond")
     await fake.called("clarify.respond")
     await fake.drop()

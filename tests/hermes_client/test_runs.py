@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.errors import OutcomeUncertain
-from app.hermes.errors import StreamBroken, UpstreamBusy, UpstreamInvalid, UpstreamUnsupported
+from app.hermes.errors import HistoryHidden, StreamBroken, UpstreamBusy, UpstreamInvalid, UpstreamUnsupported
 from app.hermes.hermes import Hermes
 from app.hermes.lease import Lease
 from app.hermes.runs import Runs, history
@@ -137,15 +137,42 @@ async def test_ends_that_are_no_success(last: str, told: Any) -> None:
         assert heard.all == [told, ("done", {})]
 
 
-async def test_a_compressed_conversation_goes_on_where_hermes_went_on() -> None:
-    before = rows(("user", "one"), session_id="s2")
-    async with leased({**BEGUN, ROWS: [before], EVENTS: [streamed(event("run.completed", output="ok"))]}) as (
-        server, runs, lease,
-    ):  # fmt: skip
+def session(id: str, *, parent: str | None = None, ended: str | None = None) -> dict[str, Sequence[bytes]]:
+    """What Hermes says of a session."""
+    described = {"id": id, "parent_session_id": parent, "end_reason": ended}
+    return {f"GET /api/sessions/{id}": [said({"object": "hermes.session", "session": described})]}
+
+
+COMPRESSED = session("s1", ended="compression") | session("s2", parent="s1")
+COMPRESSED_TWICE = COMPRESSED | session("s2", parent="s1", ended="compression") | session("s3", parent="s2")
+FORKED = session("s1", ended="branched") | session("s2", parent="s1")
+FORKED_ONCE_COMPRESSED = COMPRESSED | session("s2", parent="s1", ended="branched") | session("s3", parent="s2")
+
+
+@pytest.mark.parametrize(("sessions", "now"), [(COMPRESSED, "s2"), (COMPRESSED_TWICE, "s3")])
+async def test_a_compressed_conversation_goes_on_where_hermes_went_on(
+    sessions: dict[str, Sequence[bytes]], now: str
+) -> None:
+    stored = {ROWS: [rows(("user", "one"), session_id=now)], EVENTS: [streamed(event("run.completed", output="ok"))]}
+    async with leased({**BEGUN, **sessions, **stored}) as (server, runs, lease):
         heard = Heard()
         await runs.run(lease, Order("hi"), heard)
-        assert server.bodies(SUBMIT)[0]["session_id"] == "s2"
-        assert [body.get("session_id") for _, body in heard.all if body] == ["s2", "s2"]
+        assert server.bodies(SUBMIT)[0]["session_id"] == now
+        assert [body.get("session_id") for _, body in heard.all if body] == [now, now]
+
+
+@pytest.mark.parametrize(("sessions", "now"), [(FORKED, "s2"), (FORKED_ONCE_COMPRESSED, "s3")])
+async def test_the_rows_of_a_fork_are_not_taken_for_those_of_its_parent(
+    sessions: dict[str, Sequence[bytes]], now: str
+) -> None:
+    """0.19 gives them for a conversation that was forked over its API."""
+    async with leased({**BEGUN, **sessions, ROWS: [rows(("user", "in the fork"), session_id=now)]}) as (
+        server, runs, lease,
+    ):  # fmt: skip
+        assert lease.last_row == 0
+        with pytest.raises(HistoryHidden):
+            await runs.run(lease, Order("hi"), Heard())
+        assert server.bodies(SUBMIT) == []
 
 
 @pytest.mark.parametrize(

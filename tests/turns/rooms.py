@@ -153,6 +153,7 @@ class Rooms:
     approvals: Approvals
     turns: Turns
     pauses: Pauses
+    naps: Pauses  # of the dashboard; its gate is closed at first
     agent: Agent
     bell: Phone = field(default_factory=lambda: Phone("tablet", Supports(), grants={}))  # hears what is kept, no more
 
@@ -193,10 +194,15 @@ class Rooms:
         async with asyncio.timeout(WAIT_S):
             while True:
                 self.bell.rung.clear()
-                for _, _, payload in await self.kept():
-                    if payload["turn_id"] == turn_id:
+                for _, type_, payload in await self.kept():
+                    if type_.startswith("turn.") and payload["turn_id"] == turn_id:
                         return payload
                 await self.bell.rung.wait()
+
+
+async def for_ever(seconds: float) -> None:
+    """Stands for the sleep of rooms whose time does not pass."""
+    await asyncio.Event().wait()
 
 
 def open_device(tx: Tx, device_id: str) -> None:
@@ -231,21 +237,23 @@ async def open_rooms(
             hermes_dashboard_url=board.dashboard_url if board else "",
             hermes_dashboard_token=board.dashboard_token if board else None,  # type: ignore[arg-type]
         )  # fmt: skip
-        dashboard = None
+        dashboard, naps = None, Pauses(ManualClock())
         if board is not None:
-            dashboard = await stack.enter_async_context(Dashboard(settings, tasks, titled=News(hub, clock).titled))
-            await board.dashboard.until(lambda: board.dashboard.sockets)
+            dashboard = await stack.enter_async_context(
+                Dashboard(settings, tasks, titled=News(hub, clock).titled, sleep=naps)
+            )
+            await dashboard.settled()
         hermes = await stack.enter_async_context(Hermes(settings, tasks, dashboard))
         pauses = Pauses(clock)
         pauses.gate.set()
         outward = Outward(db, clock, tasks)
-        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=pauses)
+        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=for_ever)
         stack.push_async_callback(approvals.close)
         turns = Turns(
             db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward, sleep=pauses
         )  # fmt: skip
         stack.push_async_callback(turns.close)
-        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, Agent())
+        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, naps, Agent())
         hub.join(rooms.bell)
         yield rooms
 

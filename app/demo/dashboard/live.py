@@ -173,15 +173,12 @@ class Live(Surface):
     def cut(self) -> None:
         if self.socket is not None:
             self.socket.hang_up()
-            self.socket = None
 
     def lost(self) -> None:
         self._dashboard.forget(self)
 
     def completed(self, turn: Turn) -> None:
-        if turn.session_id != self.stored_id:
-            self.stored_id = turn.session_id
-            self.usage.compressions += 1
+        self._follow(turn)
         self.usage.count(turn.usage, turn.calls)
         self._complete(turn, "complete")
 
@@ -203,6 +200,8 @@ class Live(Surface):
         self.last_active = self._agent.clock.now()
         if not self._agent.is_running:
             return
+        if turn is not None:
+            self._follow(turn)
         self.tell()
         if turn is not None:
             self._name(turn.message)
@@ -214,6 +213,12 @@ class Live(Surface):
     async def room(self) -> None:
         if self.socket is not None:
             await self.socket.room()
+
+    def _follow(self, turn: Turn) -> None:
+        """To where compression has moved the conversation."""
+        if turn.session_id != self.stored_id:
+            self.stored_id = turn.session_id
+            self.usage.compressions += 1
 
     def _name(self, message: str) -> None:
         """After one of the first two turns, as in Hermes."""

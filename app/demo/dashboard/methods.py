@@ -133,6 +133,7 @@ def _close(request: Request) -> Json:
     if live is None:
         return {"closed": False}
     live.interrupt()
+    live.socket = None
     request.dashboard.forget(live)
     return {"closed": True}
 

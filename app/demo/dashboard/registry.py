@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from app.demo.about import MODEL
@@ -46,6 +47,10 @@ class Dashboard:
     def forget(self, live: Live) -> None:
         self._open.pop(live.id, None)
 
+    async def until(self, true: Callable[[], object]) -> None:
+        """Wait for a condition on what is open and on who is connected."""
+        await self.agent.until(true)
+
     def connected(self, socket: Socket) -> None:
         self.sockets.add(socket)
         self.agent.changed()
@@ -56,7 +61,6 @@ class Dashboard:
         for live in self._open.values():
             if live.socket is socket:
                 live.socket = None
-            if live.socket is None:
                 asyncio.get_running_loop().call_later(self.reap_s, self._reap, live)
         self.agent.changed()
 

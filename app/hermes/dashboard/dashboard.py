@@ -24,6 +24,7 @@ from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 
+CONNECT_S = 3.0  # longest wait for the first try to reach the dashboard
 QUIET_S = 5.0  # how often it is looked whether anything was heard of a turn
 QUIETS = 3  # looks without a word, after which Hermes is asked
 LOOK_S = (2.0, 10.0)  # first and longest pause between two looks at a silent session
@@ -66,6 +67,10 @@ class Dashboard:
     @property
     def ready(self) -> bool:
         return self._link.connection.is_open
+
+    async def settled(self) -> None:
+        """Wait until it is known whether it is there: turns that wait for the relay's start are the first."""
+        await self._link.settled(CONNECT_S)
 
     @property
     def base(self) -> str:
