@@ -84,6 +84,8 @@ class Socket:
     ready: bool
     kind: str = "dashboard"
 
+    async def settled(self) -> None: ...
+
 
 async def chosen(url: str, order: Order, *, ready: bool | None = None, ask_approvals: bool = False) -> str:
     settings = HermesSettings(hermes_api_url=url, hermes_ask_approvals=ask_approvals)
