@@ -85,10 +85,6 @@ class Hermes:
         except SessionNotFound:
             return []
 
-    async def continuation(self, session_id: str, profile: str | None = None) -> str | None:
-        """Where a conversation goes on that Hermes compressed into a new session."""
-        return None
-
     async def _bearings(
         self, session_id: str, profile: str | None
     ) -> tuple[ProcessMark | None, tuple[int, tuple[str, ...]]]:

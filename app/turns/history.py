@@ -34,14 +34,14 @@ def judge(rows: Sequence[Row], last_row: int, earlier: Sequence[Message], sent: 
     """Find our user row and what answers it.
 
     `last_row` is the highest id known when the session's rows were read, `earlier` are the messages submitted since,
-    in order: each accounts for one row, so that the second of two equal messages is not taken for the first.
+    in order: each accounts for one row, so that the second of two equal messages is not taken for the first. Where no
+    row is left of those before, Hermes compressed the conversation and wrote them all anew: then ours is the last.
     """
     newer = [row for row in rows if isinstance(row.get("id"), int) and row["id"] > last_row]
-    start = 0
-    for message in earlier:
-        found = _find(newer, start, message)
-        start = start if found is None else found + 1
-    ours = _find(newer, start, sent)
+    if last_row and len(newer) == len(rows):
+        ours = _last(newer, sent)
+    else:
+        ours = _next(newer, earlier, sent)
     if ours is None:
         return Verdict(None, completed=False)
     answer = []
@@ -64,6 +64,21 @@ def restate(state: TurnState, rows: Sequence[Row], *, completed: bool) -> None:
     stored = Tools.of_rows(rows)
     if len(stored.all) >= len(state.tools.all):
         state.tools = stored
+
+
+def _next(rows: Sequence[Row], earlier: Sequence[Message], sent: Message) -> int | None:
+    start = 0
+    for message in earlier:
+        found = _find(rows, start, message)
+        start = start if found is None else found + 1
+    return _find(rows, start, sent)
+
+
+def _last(rows: Sequence[Row], sent: Message) -> int | None:
+    found = last = _find(rows, 0, sent)
+    while found is not None:
+        last, found = found, _find(rows, found + 1, sent)
+    return last
 
 
 def _find(rows: Sequence[Row], start: int, message: Message) -> int | None:

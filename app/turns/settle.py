@@ -79,15 +79,13 @@ class Settlement:
         try:
             earlier = await self._rooms.db.read(lambda tx: store.messages(tx, lease.since))
             rows = await hermes.messages(turn.state.session_id, lease.profile)
-            verdict = judge(rows, lease.last_row, earlier, turn.sent)
-            if not verdict.completed and (moved := await hermes.continuation(turn.state.session_id, lease.profile)):
-                turn.follow(moved)
-                rows = await hermes.messages(moved, lease.profile)
-                verdict = judge(rows, lease.last_row, [], turn.sent)
         except RelayError as exc:
             log.info("the history cannot be read", extra={"turn": turn.turn_id, "code": exc.code})
             return None
-        return verdict
+        where = rows[-1].get("session_id") if rows else None
+        if isinstance(where, str) and where != turn.state.session_id:  # Hermes gives the rows of where it went on
+            turn.follow(where)
+        return judge(rows, lease.last_row, earlier, turn.sent)
 
     def _decide(self, verdict: Verdict, followed: Followed | None, *, patient: bool) -> bool:
         if verdict.completed:
