@@ -52,9 +52,14 @@ class Lab:
             state["dashboard_user"], state["dashboard_password"],
         )  # fmt: skip
 
+    @property
+    def model_log(self) -> Path:
+        """A line of JSON for each request to the model and for its outcome."""
+        return self.root / "run" / "llm.jsonl"
+
     def model_calls(self, marker: str) -> list[dict[str, Any]]:
         """Requests of turns to the model whose user message holds this text. Titles and summaries quote it too."""
-        lines = (self.root / "run" / "llm.jsonl").read_text().splitlines()
+        lines = self.model_log.read_text().splitlines()
         calls = [json.loads(line) for line in lines]
         return [call for call in calls if call["event"] == "request" and call["tools"] and marker in call["user"]]
 

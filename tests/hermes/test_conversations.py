@@ -52,7 +52,7 @@ async def test_made_named_copied_and_removed(relay: RunningRelay) -> None:
     assert (await say(phone, "SAY:in the copy", session_id=copy["id"]))["session_id"] == copy["id"]
 
     assert (await ask(phone, "delete", session_id=made["id"])) == {"session_id": made["id"], "deleted": True}
-    await tablet.until("chat.session", lambda f: f.payload.get("deleted") and f.payload["session_id"] == made["id"])
+    await tablet.until("chat.session", lambda f: "deleted" in f.payload and f.payload["session_id"] == made["id"])
     gone = await phone.ask("chat", "chat.sessions.get", session_id=made["id"])
     assert (gone.type, gone.payload["code"]) == ("error", "session_not_found")
     assert (await ask(phone, "get", session_id=copy["id"]))["session"]["id"] == copy["id"]
@@ -96,7 +96,7 @@ async def test_a_title_that_hermes_makes_is_pushed(lab: Lab, tmp_path: Path) -> 
         phone, tablet = await relay.connect(), await relay.connect()
         end = await say(phone, f"SAY:about {uuid.uuid4().hex}")
         titled = await phone.until(
-            "chat.session", lambda f: f.payload.get("session_id") == end["session_id"] and f.payload.get("title")
+            "chat.session", lambda f: f.payload["session_id"] == end["session_id"] and "title" in f.payload
         )
         assert titled.payload["title"].startswith("Chat ")
         pushed = await tablet.until("chat.session", lambda f: f.payload.get("title") == titled.payload["title"])
