@@ -24,8 +24,10 @@ _EVERY |= {("submitting", CUT): DONE, ("running", CUT): DONE, ("running", RELAY_
 _EVERY |= {("running", RESTARTED): BROKEN, ("running", KILLED): BROKEN}
 
 _BUT: dict[tuple[str, str, str], Outcome] = {
-    # the dying gateway finishes what it runs, and stores it
+    # the dying gateway finishes what it runs, and stores it; its dashboard does not
     ("session_stream", "running", RESTARTED): DONE,
+    ("runs", "running", RESTARTED): DONE,
+    ("completions", "running", RESTARTED): DONE,
     # a drop interrupts it
     ("completions", "submitting", CUT): BROKEN,
     ("completions", "running", CUT): BROKEN,
