@@ -26,7 +26,7 @@ async def main(data_dir: Path, way: str) -> None:
     Points(lambda point: tell({"reached": point})).install()
     async with running(settings_for(data_dir, **environ)) as relay:
         await up(way, relay)
-        tell({"url": relay.url, "code": (await relay.relay.pairing.mint()).code})
+        tell({"listens": {"url": relay.url, "code": (await relay.relay.pairing.mint()).code}})
         await asyncio.Event().wait()
 
 

@@ -135,9 +135,9 @@ async def _live_and_die(side: Side) -> None:
         assert await next_said("reached") == point
 
     try:
-        url, code = await next_said("url"), await next_said("code")
-        async with open_socket(url) as socket:
-            await side.begin(await authenticate(socket, pairing_code=code), reached)
+        listens = await next_said("listens")
+        async with open_socket(listens["url"]) as socket:
+            await side.begin(await authenticate(socket, pairing_code=listens["code"]), reached)
             process.kill()
     finally:
         if process.returncode is None:
