@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.approvals.service import Approvals
+from app.channels.asks import Asks
 from app.channels.base import Dispatch
 from app.channels.chat import Chat
 from app.channels.proactive import Proactive
@@ -28,6 +30,7 @@ from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.hermes import Hermes
+from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
@@ -60,6 +63,7 @@ class Relay:
     authenticator: Authenticator
     gateway: Gateway
     hermes: Hermes
+    approvals: Approvals
     turns: Turns
     messages: Messages
     replies: Replies
@@ -97,7 +101,12 @@ async def open_relay(
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
         hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks))
-        turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes)
+        outward = Outward(db, clock, tasks)
+        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
+        stack.push_async_callback(approvals.close)
+        turns = Turns(
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward
+        )  # fmt: skip
         stack.push_async_callback(turns.close)
         own_id = await db.write(relay_id)
         push = await stack.enter_async_context(
@@ -106,23 +115,27 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
-        facts = Facts(own_id, hermes.states, turns.running, push.facts)
+        facts = Facts(own_id, hermes.states, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip
-        channels = [System(clock, push, tasks), Chat(turns, hermes, tasks), Proactive(messages, replies, clock)]
+        channels = [
+            System(clock, push, tasks), Chat(turns, hermes, tasks), Asks(approvals, tasks),
+            Proactive(messages, replies, clock),
+        ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),
             authenticator=authenticator, limits=limits, attach=turns.attach,
         )  # fmt: skip
+        await approvals.recover()
         await turns.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
         tasks.start(Sweep(db, clock, kept).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
-            sessions, pairing, authenticator, gateway, hermes, turns, messages, replies, push,
+            sessions, pairing, authenticator, gateway, hermes, approvals, turns, messages, replies, push,
         )  # fmt: skip
 
 

@@ -113,9 +113,20 @@ class HermesSettings(_Group):
 
     hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
     hermes_api_key: SecretStr | None = Field(None, description="its API_SERVER_KEY, 16 characters at least")
+    hermes_dashboard_url: str = Field(
+        "http://127.0.0.1:9119", description="Hermes dashboard, for live reasoning and approvals; empty switches it off"
+    )
+    hermes_dashboard_token: SecretStr | None = Field(
+        None, description="its HERMES_DASHBOARD_SESSION_TOKEN; on loopback it is read from its page if this is unset"
+    )
+    hermes_dashboard_username: str | None = Field(None, description="who logs in to a dashboard that wants a login")
+    hermes_dashboard_password: SecretStr | None = Field(None, description="the password of that login")
+    hermes_ask_approvals: bool = Field(
+        False, description="without a dashboard, run turns in the way that asks for approvals (/v1/runs)"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
-    @field_validator("hermes_api_url")
+    @field_validator("hermes_api_url", "hermes_dashboard_url")
     @classmethod
     def _url(cls, value: str) -> str:
         return _upstream(value)
@@ -246,6 +257,7 @@ def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, s
 
 _MAY_BE_EMPTY = {
     "TALARIA_HERMES_API_URL",
+    "TALARIA_HERMES_DASHBOARD_URL",
     "TALARIA_NTFY_URL",
 }  # empty means off; elsewhere empty means unset, as compose files write it
 

@@ -44,7 +44,7 @@ class RunningRelay:
 
 
 def settings_for(data_dir: Path, **environ: str) -> Settings:
-    values = {"DATA_DIR": str(data_dir), "PORT": "0", "HERMES_API_URL": ""} | environ
+    values = {"DATA_DIR": str(data_dir), "PORT": "0", "HERMES_API_URL": "", "HERMES_DASHBOARD_URL": ""} | environ
     return load_settings({f"TALARIA_{name}": value for name, value in values.items()}, dotenv=data_dir / "no.env")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -77,19 +77,35 @@ def granted(grants: Grants, name: str | None, now: float) -> bool:
     return expiry is None or now < expiry
 
 
+Handlers: TypeAlias = dict[str, tuple[Callable[..., Any], type[BaseModel] | None]]  # by type
+
+
+def _handlers(channel: Channel) -> Handlers:
+    return {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
+
+
 class Dispatch:
     """Every frame of every link passes here."""
 
     def __init__(self, channels: Iterable[Channel], clock: Clock) -> None:
         self._clock = clock
-        self._routes: dict[str, tuple[str | None, dict[str, tuple[Callable[..., Any], type[BaseModel] | None]]]] = {}
+        self._routes: dict[str, tuple[str | None, Handlers]] = {}
         for channel in channels:
             self.add(channel)
 
     def add(self, channel: Channel) -> None:
-        """A channel of this name that was there is replaced."""
-        handlers = {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
-        self._routes[channel.name] = (channel.grant, handlers)
+        """Channels of one name share it: each has types of its own, under the same grant. Raises ValueError."""
+        grant, before = self._routes.get(channel.name, (channel.grant, {}))
+        handlers = _handlers(channel)
+        if doubled := handlers.keys() & before.keys():
+            raise ValueError(f"two channels receive {channel.name}/{sorted(doubled)[0]}")
+        if grant != channel.grant:
+            raise ValueError(f"two channels called {channel.name} need different grants")
+        self._routes[channel.name] = (grant, before | handlers)
+
+    def replace(self, channel: Channel) -> None:
+        """Instead of whatever has its name."""
+        self._routes[channel.name] = (channel.grant, _handlers(channel))
 
     def __call__(self, frame: Envelope, peer: Peer) -> Awaitable[None] | None:
         """Runs a plain handler at once and returns the awaitable of an async one. Raises RelayError."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Coroutine
 from typing import Any
 
 import orjson
 
 from app.channels.base import Call, Channel, receives
-from app.errors import Overloaded, PayloadInvalid, RelayError
+from app.channels.later import Later
+from app.errors import PayloadInvalid, RelayError
 from app.hermes.hermes import Hermes
 from app.tasks import Supervisor
 from app.turns.runner import Turns
 from app.wire.payloads import ChatSend, ChatSessionsList, ChatSessionsMessages, ChatStop, ChatWatch
 
-log = logging.getLogger("talaria.channels")
-
-MAX_ASKING = 8  # questions to Hermes of one link that wait for an answer
 MAX_PAGE = 3 * 1024 * 1024  # bytes of one page of messages: a frame has at most 4 MiB
 MAX_ROW = 256 * 1024  # bytes of one message in it
 
@@ -30,8 +25,8 @@ class Chat(Channel):
     grant = "chat"
 
     def __init__(self, turns: Turns, hermes: Hermes, tasks: Supervisor) -> None:
-        self._turns, self._hermes, self._tasks = turns, hermes, tasks
-        self._asking: Counter[int] = Counter()
+        self._turns, self._hermes = turns, hermes
+        self._ask = Later(tasks)
 
     @receives("chat.send", ChatSend)
     async def send(self, payload: ChatSend, call: Call) -> None:
@@ -55,8 +50,8 @@ class Chat(Channel):
         self._turns.unwatch(call.peer, payload.session_id, payload.turn_id)
 
     @receives("chat.stop", ChatStop)
-    async def stop(self, payload: ChatStop, call: Call) -> None:
-        call.answer("chat.stopped", await self._turns.stop(call.peer, payload.turn_id, call.frame.id))
+    def stop(self, payload: ChatStop, call: Call) -> None:
+        self._ask(self._stop(payload, call), call)
 
     @receives("chat.sessions.list", ChatSessionsList)
     def sessions(self, payload: ChatSessionsList, call: Call) -> None:
@@ -68,26 +63,8 @@ class Chat(Channel):
 
     # what waits for Hermes
 
-    def _ask(self, work: Coroutine[Any, Any, None], call: Call) -> None:
-        """Answered later, so that the link's next frames need not wait."""
-        link_id = call.peer.link_id
-        if self._asking[link_id] >= MAX_ASKING:
-            work.close()
-            raise Overloaded("wait for the answers to what you asked before")
-        self._asking[link_id] += 1
-        self._tasks.start(self._answer(work, call), f"answer to {call.frame.type}")
-
-    async def _answer(self, work: Coroutine[Any, Any, None], call: Call) -> None:
-        try:
-            await work
-        except RelayError as exc:
-            call.refuse(exc)
-        except Exception:  # such as a row that no frame can carry: who asked must not wait for ever
-            log.exception("an answer failed in the relay", extra={"type": call.frame.type})
-            call.refuse(RelayError("the relay failed on this frame"))
-        finally:
-            self._asking[call.peer.link_id] -= 1
-            self._asking += Counter()  # forgets those at zero
+    async def _stop(self, asked: ChatStop, call: Call) -> None:
+        call.answer("chat.stopped", await self._turns.stop(call.peer, asked.turn_id, call.frame.id))
 
     async def _list(self, asked: ChatSessionsList, call: Call) -> None:
         sessions, has_more = await self._hermes.api.list_sessions(asked.limit, asked.offset)

@@ -141,6 +141,21 @@ push_prefs = Table(
     _device(primary_key=True), Column("prefs", Text, nullable=False),  # JSON
 )  # fmt: skip
 
+approvals = Table(
+    "approvals", metadata,
+    Column("approval_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),  # approval or question
+    Column("lane", Text, nullable=False), Column("turn_id", Text), Column("tool_id", Text), Column("ref", Text),
+    Column("state", Text, nullable=False),  # waiting, open, answering, closed
+    Column("payload", Text, nullable=False),  # JSON: of the request that devices see, without its state
+    Column("timeout_s", Float, nullable=False), Column("asked_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("blocks_until", Float, nullable=False),  # so long those behind it cannot be answered, closed or not
+    Column("reminded", Integer, nullable=False),
+    Column("answer", Text), Column("answered_by", Text), Column("outcome", Text), Column("closed_at", Float),
+)  # fmt: skip
+Index("approvals_by_age", approvals.c.closed_at)
+
 turns = Table(
     "turns", metadata,
     Column("turn_id", Text, primary_key=True), Column("device_id", Text, nullable=False),

@@ -56,10 +56,10 @@ def encode(said: dict[str, Any]) -> tuple[bytes, bytes | None]:
     whole = orjson.dumps(said)
     if len(whole) <= MAX_BODY:
         return whole, None
-    return orjson.dumps(said | {"text": _fitting(text, MAX_BODY - rest), "truncated": True}), whole
+    return orjson.dumps(said | {"text": fitting(text, MAX_BODY - rest), "truncated": True}), whole
 
 
-def _fitting(text: str, room: int) -> str:
+def fitting(text: str, room: int) -> str:
     """The longest beginning, nearly, that takes at most `room` bytes as JSON: what is escaped grows up to sixfold."""
     while (size := len(orjson.dumps(text)) - 2) > room:
         text = text[: min(len(text) - 1, len(text) * room // size)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import __version__
+from app.channels.base import granted
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
@@ -60,6 +61,7 @@ class Facts:
     relay_id: str
     upstream: Callable[[], dict[str, Any]]
     turns: Callable[[str], list[dict[str, Any]]]  # of a device
+    asks: Callable[[], tuple[list[dict[str, Any]], list[dict[str, Any]]]]  # approvals and questions, of all turns
     push: Callable[[Tx, str], dict[str, Any]]  # of a device
 
 
@@ -77,6 +79,7 @@ class Authenticator:
         changes = self._sessions.changes
         principal, token = await self._identify(auth, address, bearer)
         place, start, push = await self._position(principal.device_id, auth)
+        approvals, questions = self._asks(principal)
         ok = {
             "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
             "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
@@ -85,10 +88,13 @@ class Authenticator:
             "epoch": start.epoch, "head": start.head,
             "limits": {"frame_bytes": MAX_FRAME, "kept_bytes": KEPT_BYTES}, "heartbeat_s": self._limits.heartbeat_s,
             "upstream": self._facts.upstream(), "turns": self._facts.turns(principal.device_id),
-            "approvals": [], "push": push,
+            "approvals": approvals, "questions": questions, "push": push,
         }  # fmt: skip
         begins = start if auth.supports.delivery else None
         return Admission(principal, auth.instance, auth.supports, place, begins, ok, changes)
+
+    def _asks(self, principal: Principal) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        return self._facts.asks() if granted(principal.grants, "chat", self._clock.now()) else ([], [])
 
     async def _identify(self, auth: Auth, address: Address, bearer: str | None) -> tuple[Principal, str]:
         if auth.pairing_code is not None:

@@ -66,7 +66,7 @@ class UpstreamOff(UpstreamError):
 
 
 class UpstreamInsecure(UpstreamError):
-    """The key of Hermes would travel in the clear."""
+    """A credential of Hermes would travel in the clear."""
 
     code = "upstream_insecure"
 

@@ -40,6 +40,7 @@ class Lease:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Also of a lease that was stored before the fields with a default were there."""
         mark = value["mark"]
         changed = {"mark": ProcessMark(**mark) if mark else None, "since": tuple(value["since"])}
         return cls(**{**value, **changed})

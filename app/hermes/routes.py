@@ -1,4 +1,4 @@
-"""Where Hermes is, and whether its key may be sent there."""
+"""Where Hermes is, and whether a credential may be sent there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from pydantic import SecretStr
 
 from app.errors import Misconfigured
 from app.hermes.errors import UpstreamInsecure
@@ -39,26 +41,50 @@ def api_route(settings: HermesSettings) -> Route | None:
     """None where the API server is switched off. Raises UpstreamInsecure, Misconfigured."""
     if not settings.hermes_api_url:
         return None
-    parts = urlsplit(settings.hermes_api_url)
+    key = _credential(settings.hermes_api_key, "TALARIA_HERMES_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return _route(settings, settings.hermes_api_url, headers, "the key" if key else "")
+
+
+def dashboard_route(settings: HermesSettings) -> Route | None:
+    """None where the dashboard is switched off; without headers: what gets one in depends on its mode.
+
+    Raises UpstreamInsecure, Misconfigured.
+    """
+    if not settings.hermes_dashboard_url:
+        return None
+    token = _credential(settings.hermes_dashboard_token, "TALARIA_HERMES_DASHBOARD_TOKEN")
+    password = settings.hermes_dashboard_password and settings.hermes_dashboard_password.get_secret_value()
+    sent = "the token" if token else "the password" if password else ""
+    return _route(settings, settings.hermes_dashboard_url, {}, sent)
+
+
+def _credential(value: SecretStr | None, name: str) -> str:
+    secret = value.get_secret_value() if value else ""
+    if secret and not (secret.isascii() and secret.isprintable() and " " not in secret):
+        raise Misconfigured(f"{name} has characters that no HTTP header can carry")
+    return secret
+
+
+def _route(settings: HermesSettings, url: str, headers: dict[str, str], sent: str) -> Route:
+    """`sent` names the credential that will travel there, if one will."""
+    parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
-    key = settings.hermes_api_key.get_secret_value() if settings.hermes_api_key else ""
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
-        raise Misconfigured("TALARIA_HERMES_API_KEY has characters that no HTTP header can carry")
-    if key and not tls and not may_go_plain(host, settings.hermes_allow_plain):
+    if sent and not tls and not may_go_plain(host, settings.hermes_allow_plain):
         raise UpstreamInsecure(
-            f"the key of Hermes is not sent to {host} without TLS: use https, or list the host in "
+            f"{sent} of Hermes is not sent to {host} without TLS: use https, or list the host in "
             "TALARIA_HERMES_ALLOW_PLAIN if the way there is private"
         )
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return Route(settings.hermes_api_url, host, parts.port or (443 if tls else 80), tls, parts.path, headers)
+    return Route(url, host, parts.port or (443 if tls else 80), tls, parts.path, headers)
 
 
 def may_go_plain(host: str, allowed: Collection[str]) -> bool:
     """Whether a credential may be sent to this host over plain HTTP."""
-    return _is_loopback(host) or host.lower() in {name.lower().strip("[]") for name in allowed}
+    return is_loopback(host) or host.lower() in {name.lower().strip("[]") for name in allowed}
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether the name means this machine, whatever a resolver says."""
     if host.lower() == "localhost":
         return True
     try:

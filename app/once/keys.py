@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 KEYS: dict[str, tuple[str, ...]] = {
+    "approval.respond": (),
     "chat.send": ("client_msg_id",),
     "chat.stop": (),
     "message": ("idempotency_key", "message_id"),  # POST /messages; the first is its header
+    "question.answer": (),
     "proactive.reply": ("client_msg_id", "message_id"),
 }
 

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from app.db import Tx
 
 STEP = 2_000  # rows taken in one transaction: a long one would hold up every writer
+ANSWERED_S = 30 * 86400.0  # a closed approval or question can still say that it is closed
 SETTLED_S = 86400.0  # a payload that no mailbox has still has receipts to show for a day; a once-key is good as long
 
 # Old is what lies before the first that is not: times need not rise with the numbers, since clocks are set.
@@ -27,6 +28,10 @@ _ORPHANS = text(
 _ONCE = text(
     "DELETE FROM once WHERE (principal, type, key) IN "
     "(SELECT principal, type, key FROM once WHERE created_at < :before LIMIT :limit)"
+)
+_ASKS = text(
+    "DELETE FROM approvals WHERE approval_id IN "
+    "(SELECT approval_id FROM approvals WHERE closed_at < :before LIMIT :limit)"
 )
 
 
@@ -49,6 +54,6 @@ def drop(tx: Tx, device_id: str, cut: int) -> None:
 
 
 def sweep(tx: Tx, now: float) -> bool:
-    """Payloads without a mailbox and once-keys past their time. True if there is more."""
-    before = {"before": now - SETTLED_S, "limit": STEP}
-    return tx.execute(_ORPHANS, before).rowcount == STEP or tx.execute(_ONCE, before).rowcount == STEP
+    """Payloads without a mailbox, once-keys and closed asks past their time. True if there is more."""
+    aged = ((_ORPHANS, SETTLED_S), (_ONCE, SETTLED_S), (_ASKS, ANSWERED_S))
+    return any(tx.execute(old, {"before": now - age, "limit": STEP}).rowcount == STEP for old, age in aged)

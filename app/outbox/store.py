@@ -67,6 +67,7 @@ _VOIDED = text(
 _SENT = text(
     "UPDATE mailboxes SET sent = :seq WHERE device_id = :device AND epoch = :epoch AND sent < :seq AND head >= :seq"
 )
+_HUSH = text("UPDATE payloads SET wakes = 0 WHERE payload_id = :id")
 _RAISE = text(
     "INSERT INTO links (device_id, instance, generation) VALUES (:device, :instance, 1) "
     "ON CONFLICT (device_id, instance) DO UPDATE SET generation = links.generation + 1 RETURNING generation"
@@ -171,6 +172,11 @@ def mark_sent(tx: Tx, device_id: str, epoch: str, seq: int) -> None:
 def mark_void(tx: Tx, device_id: str, epoch: str, seq: int, reason: str) -> None:
     """The device was told that this number is void, before it had confirmed it; for receipts."""
     tx.execute(_VOIDED, {"device": device_id, "epoch": epoch, "seq": seq, "reason": reason})
+
+
+def hush(tx: Tx, ids: Sequence[str]) -> None:
+    """These wake nobody any more: what they were about is over, or said again by a newer one."""
+    tx.execute(_HUSH, [{"id": id} for id in ids])
 
 
 def raise_generation(tx: Tx, device_id: str, instance: str) -> int:

@@ -29,7 +29,9 @@ _CLAIM = text(
     "ORDER BY wake_at LIMIT :limit) RETURNING device_id, wake_seq, acked, woken, tries, foreground_until"
 )
 _UNSEEN = text(
-    "SELECT o.seq, p.payload_id, p.kind, p.created_at, p.expires_at, "
+    # What can be answered is worth a sound as long as it can.
+    "SELECT o.seq, p.payload_id, p.kind, p.created_at, CASE WHEN p.kind IN ('approval', 'question') "
+    "THEN json_extract(CAST(p.body AS TEXT), '$.expires_at') ELSE p.expires_at END, "
     "CASE WHEN p.kind = 'turn' THEN json_extract(CAST(p.body AS TEXT), '$.duration_s') END "
     "FROM outbox o JOIN payloads p USING (payload_id) WHERE o.device_id = :device AND o.seq > :after AND p.wakes <> 0 "
     "AND o.void IS NULL AND (p.expires_at IS NULL OR p.expires_at > :now) ORDER BY o.seq DESC LIMIT :limit"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.approvals.service import Ask
+from app.approvals.ask import Ask
 from app.turns.ends import Rooms
 from app.turns.turn import Turn
 

@@ -38,10 +38,8 @@ def judge(rows: Sequence[Row], last_row: int, earlier: Sequence[Message], sent: 
     row is left of those before, Hermes compressed the conversation and wrote them all anew: then ours is the last.
     """
     newer = [row for row in rows if isinstance(row.get("id"), int) and row["id"] > last_row]
-    if last_row and len(newer) == len(rows):
-        ours = _last(newer, sent)
-    else:
-        ours = _next(newer, earlier, sent)
+    written_anew = last_row and len(newer) == len(rows)
+    ours = _last(newer, sent) if written_anew else _next(newer, earlier, sent)
     if ours is None:
         return Verdict(None, completed=False)
     answer = []

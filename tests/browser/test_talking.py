@@ -69,7 +69,7 @@ async def test_a_failure_names_its_layer_and_can_be_tried_again(phone: PhonePage
     await phone.say("fail")
     failure = phone.page.get_by_role("group", name="Failure")
     await expect(failure).to_contain_text(texts.FAILED)
-    await expect(failure).to_contain_text("agent · agent_failed")
+    await expect(failure).to_contain_text("agent · model_failed")
     await failure.get_by_role("button", name="Try again").click()
     await soon(hermes.agent.started(2))
     await expect(phone.bubbles).to_have_count(1)

@@ -12,7 +12,8 @@ import orjson
 import pytest
 
 from app.channels.base import Dispatch, refusal
-from app.channels.chat import MAX_ASKING, MAX_PAGE, MAX_ROW, Chat, page_of
+from app.channels.chat import MAX_PAGE, MAX_ROW, Chat, page_of
+from app.channels.later import MAX_ASKING
 from app.errors import RelayError
 from app.wire.envelope import Envelope
 from tests.turns.rooms import OLDER, Frame, Phone, Rooms

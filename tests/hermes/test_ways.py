@@ -121,7 +121,7 @@ async def test_the_model_refuses(over: Over) -> None:
     turn = await send(over.phone, "ERROR:400")
     end = await ended(over.phone, turn["turn_id"])
     assert (end["finish"], end["text"]) == ("failed", "")
-    assert (end["error"]["code"], end["error"]["layer"]) == ("agent_failed", "agent")
+    assert (end["error"]["code"], end["error"]["layer"]) == ("model_failed", "agent")
     assert "400" in end["error"]["message"]
     after = await say(over.phone, "SAY:fine again", session_id=end["session_id"])
     assert (after["finish"], after["text"]) == ("completed", "fine again")

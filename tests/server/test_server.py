@@ -104,7 +104,7 @@ async def test_pongs_are_read_while_a_handler_is_busy(tmp_path: Path) -> None:
 
     async with running(settings_for(tmp_path), tune=hasty) as relay:
         busy = Busy(relay.relay.clock, relay.relay.push, relay.relay.tasks)
-        relay.relay.gateway.dispatch.add(busy)
+        relay.relay.gateway.dispatch.replace(busy)
         phone = await relay.connect()
         await phone.send("system", "wait", id="w")
         await busy.entered.wait()

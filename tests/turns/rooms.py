@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import text
 
+from app.approvals.service import Approvals
 from app.clock import ManualClock
 from app.db import Database, Tx, open_database
 from app.delivery.hub import Hub
@@ -21,6 +22,7 @@ from app.delivery.peer import Grants
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from app.hermes.hermes import Hermes
+from app.once.outward import Outward
 from app.outbox import store as outbox
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -146,6 +148,7 @@ class Rooms:
     tasks: Supervisor
     hub: Hub
     hermes: Hermes
+    approvals: Approvals
     turns: Turns
     pauses: Pauses
     agent: Agent
@@ -219,9 +222,14 @@ async def open_rooms(path: Path, url: str, *, clock: ManualClock | None = None) 
         hermes = await stack.enter_async_context(Hermes(settings, tasks))
         hub, pauses = Hub(), Pauses(clock)
         pauses.gate.set()
-        turns = Turns(db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, sleep=pauses)
+        outward = Outward(db, clock, tasks)
+        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=pauses)
+        stack.push_async_callback(approvals.close)
+        turns = Turns(
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward, sleep=pauses
+        )  # fmt: skip
         stack.push_async_callback(turns.close)
-        rooms = Rooms(db, clock, tasks, hub, hermes, turns, pauses, Agent())
+        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, Agent())
         hub.join(rooms.bell)
         yield rooms
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.clock import ManualClock
 from app.demo.agent import Agent
 from app.demo.stand_in import serve_stand_in
 from tests.turns.rooms import KEY, OLDER, Rooms, open_devices, open_rooms
@@ -155,55 +154,6 @@ async def test_where_a_dropped_stream_interrupts_its_turn_nobody_waits_for_more(
     end = await rooms.ended(turn["turn_id"])
     assert (end["finish"], end["text"]) == ("interrupted", "w1 w2 w3")
     assert rooms.pauses.slept == [2]
-
-
-# the relay restarts
-
-
-async def test_what_the_relay_was_killed_in_is_uncertain_and_not_sent_again(tmp_path: Path) -> None:
-    agent = Agent(delay_s=0)
-    agent.gate.clear()
-    async with serve_stand_in(KEY, agent=agent) as hermes:
-        async with open_rooms(tmp_path, hermes.url) as rooms:
-            await open_devices(rooms.db)
-            phone, session = rooms.phone(), (await rooms.hermes.api.create_session())["id"]
-            running = await rooms.send(phone, "WORDS:9 gated", session_id=session)
-            await agent.gated()
-            await phone.event("assistant.delta")
-            waiting = await rooms.send(phone, "SAY:later", session_id=session)
-            await rooms.db.write(lambda tx: None)  # the checkpoint was queued before this
-            assert await rooms.state_of(running["turn_id"]) == "running"
-        async with open_rooms(tmp_path, hermes.url) as rooms:
-            await rooms.turns.recover()
-            end = await rooms.ended(running["turn_id"])
-            assert (end["finish"], end["error"]["code"]) == ("uncertain", "turn_uncertain")
-            assert end["text"] in ("", "w1")
-            assert (await rooms.ended(waiting["turn_id"]))["text"] == "later"
-            assert [seq for seq, _, _ in await rooms.kept()] == [1, 2]
-            await rooms.turns.recover()
-            assert len(await rooms.kept()) == 2
-        agent.gate.set()
-    assert [message for _, message in agent.turns_started] == ["WORDS:9 gated", "SAY:later"]
-
-
-@pytest.mark.parametrize(("age", "finish"), [(599, "completed"), (601, "failed")])
-async def test_what_was_accepted_is_sent_for_ten_minutes(tmp_path: Path, age: float, finish: str) -> None:
-    clock, agent = ManualClock(), Agent(delay_s=0)
-    agent.gate.clear()
-    async with serve_stand_in(KEY, agent=agent) as hermes:
-        async with open_rooms(tmp_path, hermes.url, clock=clock) as rooms:
-            await open_devices(rooms.db)
-            phone, session = rooms.phone(), await rooms.session()
-            await rooms.send(phone, "gated", session_id=session)
-            await agent.gated()
-            waiting = await rooms.send(phone, "SAY:late", session_id=session)
-        clock.advance(age)
-        async with open_rooms(tmp_path, hermes.url, clock=clock) as rooms:
-            await rooms.turns.recover()
-            end = await rooms.ended(waiting["turn_id"])
-    assert end["finish"] == finish
-    assert end.get("error", {}).get("code") == (None if finish == "completed" else "turn_expired")
-    assert len(agent.turns_started) == (2 if finish == "completed" else 1)
 
 
 # the disk

@@ -103,7 +103,8 @@ def test_an_error_of_the_model_comes_as_a_success_and_is_none() -> None:
     state, events = folded(stream("upstream_400"))
     assert state.finish == "failed"
     assert state.error == {
-        "code": "agent_failed", "message": "HTTP 400: fake failure 400", "layer": "agent", "retryable": False,
+        "code": "model_failed", "message": "HTTP 400: fake failure 400 (check the model in Hermes' settings)",
+        "layer": "agent", "retryable": False,
     }  # fmt: skip
     assert str(state.text) == ""
     assert names(events) == ["run.started", "message.started", "error", "done"]

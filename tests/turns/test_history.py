@@ -20,6 +20,7 @@ def rows(*said: tuple[str, str] | tuple[str, str, str]) -> list[dict[str, Any]]:
     ]
 
 
+BEFORE = [{"id": 10, "role": "assistant", "content": "before", "finish_reason": "stop"}]
 ANSWERED = rows(("user", "hi"), ("assistant", "hello", "stop"))
 
 
@@ -45,21 +46,29 @@ ANSWERED = rows(("user", "hi"), ("assistant", "hello", "stop"))
     ],
 )
 def test_our_row_and_its_answer(stored: Sequence[Any], sent: str, found: bool, completed: bool) -> None:
-    verdict = judge(stored, 10, [], sent)
+    verdict = judge(BEFORE + list(stored), 10, [], sent)
     assert (verdict.rows is not None, verdict.completed) == (found, completed)
 
 
 def test_rows_known_before_are_not_ours() -> None:
     assert judge(ANSWERED, 11, [], "hi").rows is None
-    assert judge(ANSWERED, 10, [], "hi").last_row == 12
+    assert judge(BEFORE + ANSWERED, 10, [], "hi").last_row == 12
 
 
 @pytest.mark.parametrize(
     ("earlier", "found"), [([], 12), (["hi"], 14), (["hi", "hi"], 0), (["lost", "hi"], 14), (["again"], 12)]
 )
 def test_each_message_accounts_for_one_row(earlier: list[str], found: int) -> None:
-    stored = ANSWERED + [row | {"id": row["id"] + 2} for row in ANSWERED]
+    stored = BEFORE + ANSWERED + [row | {"id": row["id"] + 2} for row in ANSWERED]
     assert judge(stored, 10, earlier, "hi").last_row == found
+
+
+def test_in_a_conversation_that_was_compressed_ours_is_the_last() -> None:
+    """All rows were written anew, older ones with the same text too."""
+    anew = rows(("user", "yes"), ("assistant", "one", "stop"), ("user", "yes"), ("assistant", "two", "stop"))
+    found = judge(anew, 10, ["yes"], "yes")
+    assert (found.completed, [row["content"] for row in found.rows or ()]) == (True, ["two"])
+    assert judge(anew, 10, [], "no").rows is None
 
 
 def test_a_message_with_a_picture() -> None:

@@ -156,7 +156,7 @@ async def test_characters_are_never_cut(rooms: Rooms) -> None:
 @pytest.mark.parametrize(
     ("message", "code", "layer", "retryable"),
     [
-        ("fail", "agent_failed", "agent", False),
+        ("fail", "model_failed", "agent", False),
         ("error", "agent_failed", "agent", False),
         ("http429", "upstream_busy", "upstream", True),
         ("http500", "upstream_failed", "upstream", True),
