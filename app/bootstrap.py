@@ -15,6 +15,7 @@ from app.approvals.service import Approvals
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
 from app.channels.chat import Chat
+from app.channels.conversations import Conversations
 from app.channels.proactive import Proactive
 from app.channels.system import System
 from app.clock import Clock
@@ -23,12 +24,14 @@ from app.db.meta import relay_id
 from app.delivery.acks import Acks
 from app.delivery.hub import Hub
 from app.delivery.messages import Messages, Quota
+from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
 from app.errors import Misconfigured
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
+from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.once.outward import Outward
 from app.outbox.retention import Retention
@@ -100,7 +103,9 @@ async def open_relay(
             on_revoked=hub.end_session, on_changed=hub.regrant_session,
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
-        hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks))
+        news = News(hub, clock)
+        dashboard = await stack.enter_async_context(Dashboard(settings.hermes, tasks, titled=news.titled))
+        hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks, dashboard))
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
@@ -115,13 +120,13 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
-        facts = Facts(own_id, hermes.states, turns.running, approvals.open, push.facts)
+        facts = Facts(own_id, hermes.states, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip
         channels = [
-            System(clock, push, tasks), Chat(turns, hermes, tasks), Asks(approvals, tasks),
-            Proactive(messages, replies, clock),
+            System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
+            Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,

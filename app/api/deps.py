@@ -13,8 +13,8 @@ from starlette.types import Scope
 from app.api.edge import LOOPBACK, client, header_values, names_us
 from app.api.errors import BearerRequired, DeviceRequired, HostRequired, OperatorRequired
 from app.bootstrap import Relay
-from app.channels.base import granted
 from app.delivery.messages import LINK, OPERATOR
+from app.delivery.peer import granted
 from app.errors import GrantMissing
 from app.sessions.errors import SessionRefused
 from app.sessions.service import Principal

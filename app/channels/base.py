@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app.clock import Clock
-from app.delivery.peer import Grants, Peer
+from app.delivery.peer import Peer, granted
 from app.errors import GrantMissing, PayloadInvalid, RelayError, UnknownChannel, UnknownType
 from app.wire.envelope import Envelope, encode
 
@@ -68,13 +68,6 @@ class Channel:
             (name, getattr(getattr(cls, name), "__receives__", None)) for name in dir(cls) if not name.startswith("__")
         )
         return {mark[0]: (name, mark[1]) for name, mark in marked if mark is not None}
-
-
-def granted(grants: Grants, name: str | None, now: float) -> bool:
-    if name is None:
-        return True
-    expiry = grants.get(name, 0.0)
-    return expiry is None or now < expiry
 
 
 Handlers: TypeAlias = dict[str, tuple[Callable[..., Any], type[BaseModel] | None]]  # by type

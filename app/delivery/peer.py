@@ -67,3 +67,10 @@ class Peer(Protocol):
 
     def end(self, code: int, reason: str) -> None:
         """Close the link; returns at once."""
+
+
+def granted(grants: Grants, name: str | None, now: float) -> bool:
+    if name is None:
+        return True
+    expiry = grants.get(name, 0.0)
+    return expiry is None or now < expiry

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import __version__
-from app.channels.base import granted
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
+from app.delivery.peer import granted
 from app.errors import RelayError, StorageFull
 from app.gateway.limits import Limits
 from app.gateway.pump import Place, Position, locate
@@ -60,6 +60,7 @@ class Facts:
 
     relay_id: str
     upstream: Callable[[], dict[str, Any]]
+    profiles: Callable[[], list[dict[str, Any]]]
     turns: Callable[[str], list[dict[str, Any]]]  # of a device
     asks: Callable[[], tuple[list[dict[str, Any]], list[dict[str, Any]]]]  # approvals and questions, of all turns
     push: Callable[[Tx, str], dict[str, Any]]  # of a device
@@ -83,7 +84,7 @@ class Authenticator:
         ok = {
             "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
             "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
-            "profiles": [],
+            "profiles": self._facts.profiles(),
             "device_id": principal.device_id, "relay_id": self._facts.relay_id, "protocol": 1,
             "epoch": start.epoch, "head": start.head,
             "limits": {"frame_bytes": MAX_FRAME, "kept_bytes": KEPT_BYTES}, "heartbeat_s": self._limits.heartbeat_s,

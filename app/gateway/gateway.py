@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from app.channels.base import Dispatch, describe, granted, refusal
+from app.channels.base import Dispatch, describe, refusal
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
 from app.delivery.hub import Hub
-from app.delivery.peer import Peer
+from app.delivery.peer import Peer, granted
 from app.errors import PayloadInvalid, RelayError
 from app.gateway.auth import Admission, Authenticator, TooManySockets
 from app.gateway.connection import Connection

@@ -1,70 +1,43 @@
-"""The API server of Hermes: its JSON routes over one pooled client, and the stream of a turn."""
+"""What the API server of Hermes offers: conversations, runs, and the streams of turns."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
-from urllib.parse import quote
 
-import httpx
 import orjson
 
+from app.errors import OutcomeUncertain
+from app.hermes.calls import Calls
 from app.hermes.capabilities import ENDPOINTS, Capabilities, parse_capabilities
 from app.hermes.errors import (
+    ApprovalNotPending,
     RouteMissing,
-    StreamBroken,
-    UpstreamAuthRequired,
+    RunNotFound,
+    TitleRefused,
     UpstreamError,
     UpstreamInvalid,
-    UpstreamOff,
     UpstreamUnreachable,
-    refusal_of,
 )
 from app.hermes.lease import Lease, ProcessMark
-from app.hermes.routes import Route, api_route
-from app.hermes.stream import CONNECT_S, Sink, post_events
+from app.hermes.stream import Sink, get_events, post_events
+from app.hermes.upstream import Json, Order
 from app.settings import HermesSettings
 
-READ_S = 30.0  # Hermes reads its own database for these; above it is stuck
 MAX_ID = 256  # characters of a session's id: every frame of its turns carries it
-MAX_ANSWER = 64 * 1024 * 1024  # bytes; the rows of a very long conversation come in one answer
-
-# Few, and kept: opening a connection costs the relay more than a request on one that is open.
-_POOL = httpx.Limits(max_connections=16, max_keepalive_connections=16, keepalive_expiry=60.0)
-_FORGET = (UpstreamUnreachable, UpstreamAuthRequired, StreamBroken)
-
-Json = dict[str, Any]
 
 
-class HermesApi:
+class HermesApi(Calls):
     """Every call raises UpstreamError. `failed` is told when Hermes cannot be reached or refuses the key."""
 
     def __init__(self, settings: HermesSettings, failed: Callable[[UpstreamError], None] = lambda _: None) -> None:
-        self._settings = settings
-        self._failed = failed
+        super().__init__(settings, failed)
         self._capabilities: Capabilities | None = None
         self._probing = asyncio.Lock()
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
-            limits=_POOL,
-            follow_redirects=False,
-            trust_env=False,
-            headers={"User-Agent": "talaria", "Accept-Encoding": "identity"},
-        )
 
-    async def close(self) -> None:
-        await self._client.aclose()
-
-    @property
-    def is_off(self) -> bool:
-        return not self._settings.hermes_api_url
-
-    def route(self) -> Route:
-        """Raises UpstreamOff, UpstreamInsecure, Misconfigured."""
-        if (route := api_route(self._settings)) is None:
-            raise UpstreamOff()
-        return route
+    def forget(self) -> None:
+        super().forget()
+        self._capabilities = None
 
     # what it is
 
@@ -72,10 +45,10 @@ class HermesApi:
         """Asked once, and again after a failure."""
         async with self._probing:
             if fresh or self._capabilities is None:
-                version = (await self._json("GET", ENDPOINTS["health"])).get("version")
+                version = (await self.call("GET", ENDPOINTS["health"])).get("version")
                 version = version if isinstance(version, str) else None
                 try:
-                    answer = await self._json("GET", "/v1/capabilities")
+                    answer = await self.call("GET", "/v1/capabilities")
                 except RouteMissing:
                     self._capabilities = Capabilities(known=False, version=version)
                 else:
@@ -86,7 +59,7 @@ class HermesApi:
         """Which process answers; None where this Hermes does not say."""
         path = (await self.capabilities()).path("health_detailed")
         try:
-            answer = await self._json("GET", path)
+            answer = await self.call("GET", path)
         except RouteMissing:
             return None
         platforms = answer.get("platforms")
@@ -95,103 +68,124 @@ class HermesApi:
         at = server.get("updated_at") if isinstance(server, Mapping) else None
         return ProcessMark(pid if isinstance(pid, int) else None, None if at is None else str(at))
 
+    async def restarted(self, lease: Lease) -> bool:
+        """Whether Hermes is known to have restarted since."""
+        mark = await self.mark()
+        return lease.mark is not None and mark is not None and mark != lease.mark
+
     # conversations
 
     async def create_session(
         self, *, title: str | None = None, model: str | None = None, profile: str | None = None
     ) -> Json:
-        """The new session's object; its `id` is a non-empty string."""
-        wanted = {"title": title, "model": model}
+        """The new session's object; its `id` is a non-empty string. Raises OutcomeUncertain, TitleRefused."""
         path = (await self.capabilities()).path("session_create")
-        answer = await self._json(
-            "POST", path, body={k: v for k, v in wanted.items() if v is not None}, profile=profile
+        return _session(
+            await self.call("POST", path, body=_given(title=title, model=model), profile=profile, once=True)
         )
-        session = answer.get("session", answer)
-        id = session.get("id") if isinstance(session, dict) else None
-        if not isinstance(id, str) or not 0 < len(id) <= MAX_ID:
-            raise UpstreamInvalid("Hermes made a conversation without an id")
-        return dict(session)
 
-    async def list_sessions(self, limit: int, offset: int) -> tuple[list[Json], bool]:
+    async def session_for(self, order: Order) -> Json:
+        """A new session for a turn. Raises UpstreamError only: at worst an empty session is left behind."""
+        try:
+            return await self.create_session(model=order.model, profile=order.profile)
+        except OutcomeUncertain as exc:
+            raise UpstreamUnreachable(detail=exc.detail) from exc
+
+    async def list_sessions(self, limit: int, offset: int, profile: str | None = None) -> tuple[list[Json], bool]:
         """A page of sessions, the last used first, and whether there are more."""
         path = (await self.capabilities()).path("sessions")
-        answer = await self._json("GET", path, params={"limit": limit, "offset": offset})
+        answer = await self.call("GET", path, params={"limit": limit, "offset": offset}, profile=profile)
         return _objects(answer), answer.get("has_more") is True
+
+    async def session(self, session_id: str, profile: str | None = None) -> Json:
+        """Raises SessionNotFound, as all of these do."""
+        path = (await self.capabilities()).path("session", session_id=session_id)
+        return _session(await self.call("GET", path, profile=profile))
+
+    async def rename_session(self, session_id: str, title: str, profile: str | None = None) -> Json:
+        """Raises TitleRefused: it is too long, or another session has it."""
+        path = (await self.capabilities()).path("session_update", session_id=session_id)
+        return _session(await self.call("PATCH", path, body={"title": title}, profile=profile))
+
+    async def delete_session(self, session_id: str, profile: str | None = None) -> None:
+        """Raises OutcomeUncertain. A turn that runs in it goes on, and brings it back."""
+        path = (await self.capabilities()).path("session_delete", session_id=session_id)
+        await self.call("DELETE", path, profile=profile, once=True)
+
+    async def fork_session(self, session_id: str, title: str | None, profile: str | None = None) -> Json:
+        """The new session. Raises OutcomeUncertain, TitleRefused.
+
+        Given a title that it refuses, Hermes would leave a fork without one: it gets its title after.
+        """
+        path = (await self.capabilities()).path("session_fork", session_id=session_id)
+        made = _session(await self.call("POST", path, body={}, profile=profile, once=True))
+        if title is None:
+            return made
+        try:
+            return await self.rename_session(made["id"], title, profile)
+        except TitleRefused:
+            await self.delete_session(made["id"], profile)
+            raise
+        except UpstreamError as exc:
+            raise OutcomeUncertain(f"the fork was made, but has no title: {exc.message}", detail=exc.detail) from exc
 
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
         """All rows of a session in order. Raises SessionNotFound."""
+        return (await self.transcript(session_id, profile))[1]
+
+    async def transcript(self, session_id: str, profile: str | None = None) -> tuple[str, list[Json]]:
+        """Where the conversation is now, which is another session once Hermes has compressed it, and its rows."""
         path = (await self.capabilities()).path("session_messages", session_id=session_id)
-        return _objects(await self._json("GET", path, profile=profile))
+        answer = await self.call("GET", path, profile=profile)
+        now = answer.get("session_id")
+        return now if isinstance(now, str) and 0 < len(now) <= MAX_ID else session_id, _objects(answer)
 
     # a turn
 
-    async def stream(self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None]) -> None:
+    async def stream(
+        self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None], headers: Mapping[str, str] | None = None
+    ) -> None:
         """POST to the endpoint of the lease and read to the end of its stream. See `post_events` for what it raises."""
-        path = _of_profile(lease.profile, lease.endpoint)
-        try:
-            await post_events(self.route(), path, orjson.dumps(body), sink, opened=opened)
-        except UpstreamError as exc:
-            self._note(exc)
-            raise
+        path = await self.path(lease.endpoint, lease.profile)
+        with self.naming():
+            await post_events(self.route(), path, orjson.dumps(body), sink, opened=opened, headers=headers)
 
-    async def stop_run(self, lease: Lease) -> None:
+    async def listen(self, lease: Lease, path: str, sink: Sink) -> None:
+        """Read a stream that is there already, to its end."""
+        path = await self.path(path, lease.profile)
+        with self.naming():
+            await get_events(self.route(), path, sink, opened=lambda: None)
+
+    async def stop_run(self, lease: Lease) -> bool:
+        """False: nothing runs there any more."""
         path = (await self.capabilities()).path("run_stop", run_id=lease.run_id or "")
-        await self._json("POST", path, body={}, profile=lease.profile)
+        try:
+            await self.call("POST", path, body={}, profile=lease.profile)
+        except RunNotFound:
+            return False
+        return True
 
     async def decide_run(self, lease: Lease, choice: str) -> int:
-        """How many approvals it resolved."""
+        """How many approvals it resolved. Raises OutcomeUncertain."""
         path = (await self.capabilities()).path("run_approval", run_id=lease.run_id or "")
-        answer = await self._json("POST", path, body={"choice": choice}, profile=lease.profile)
+        try:
+            answer = await self.call("POST", path, body={"choice": choice}, profile=lease.profile, once=True)
+        except (ApprovalNotPending, RunNotFound):
+            return 0
         resolved = answer.get("resolved")
         return resolved if isinstance(resolved, int) else 0
 
-    # requests
 
-    async def _json(
-        self, method: str, path: str, *, params: Mapping[str, int] | None = None, body: Json | None = None,
-        profile: str | None = None,
-    ) -> Json:  # fmt: skip
-        route = self.route()
-        request = self._client.build_request(
-            method, f"{route.base}{_of_profile(profile, path)}", params=params, json=body, headers=route.headers
-        )  # fmt: skip
-        try:
-            status, retry_after, raw = await self._send(request)
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
-            self._note(unreachable := UpstreamUnreachable(detail=type(exc).__name__))
-            raise unreachable from exc
-        if not 200 <= status < 300:
-            self._note(refusal := refusal_of(status, raw, retry_after))
-            raise refusal
-        try:
-            answer = orjson.loads(raw)
-        except orjson.JSONDecodeError as exc:
-            raise UpstreamInvalid("Hermes did not answer with JSON") from exc
-        if not isinstance(answer, dict):
-            raise UpstreamInvalid("Hermes did not answer with a JSON object")
-        return answer
-
-    async def _send(self, request: httpx.Request) -> tuple[int, str | None, bytes]:
-        response = await self._client.send(request, stream=True)
-        try:
-            raw = bytearray()
-            async for chunk in response.aiter_raw():
-                raw += chunk
-                if len(raw) > MAX_ANSWER:
-                    raise UpstreamInvalid("Hermes' answer is longer than the relay takes")
-            return response.status_code, response.headers.get("retry-after"), bytes(raw)
-        finally:
-            await response.aclose()
-
-    def _note(self, error: UpstreamError) -> None:
-        """After any of these another Hermes may be there: what was known of it is forgotten."""
-        if isinstance(error, _FORGET):
-            self._capabilities = None
-            self._failed(error)
+def _given(**fields: str | None) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _of_profile(profile: str | None, path: str) -> str:
-    return path if profile is None else f"/p/{quote(profile, safe='')}{path}"
+def _session(answer: Json) -> Json:
+    session = answer.get("session", answer)
+    id = session.get("id") if isinstance(session, dict) else None
+    if not isinstance(id, str) or not 0 < len(id) <= MAX_ID:
+        raise UpstreamInvalid("Hermes answered with a conversation that has no id")
+    return dict(session)
 
 
 def _objects(answer: Json) -> list[Json]:

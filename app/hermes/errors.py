@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -23,6 +24,21 @@ class UpstreamUnreachable(UpstreamError):
     code = "upstream_unreachable"
     http_status = 503
     retryable = True
+
+
+class UpstreamTimeout(UpstreamUnreachable):
+    """Hermes does not answer in time: it hangs, or its host is away. Look at its log, or restart it."""
+
+    code = "upstream_timeout"
+    http_status = 504
+
+
+class UpstreamKeyShort(UpstreamUnreachable):
+    """Hermes' API server takes no key under 16 characters: make API_SERVER_KEY and TALARIA_HERMES_API_KEY longer."""
+
+    code = "upstream_key_short"
+    http_status = 502
+    retryable = False
 
 
 class UpstreamAuthRequired(UpstreamError):
@@ -48,6 +64,14 @@ class UpstreamBusy(UpstreamError):
     """Hermes has more to do than it takes; try again shortly."""
 
     code = "upstream_busy"
+    http_status = 503
+    retryable = True
+
+
+class UpstreamRestarting(UpstreamError):
+    """Hermes is restarting and takes nothing new; try again shortly."""
+
+    code = "upstream_restarting"
     http_status = 503
     retryable = True
 
@@ -88,6 +112,28 @@ class SessionNotFound(UpstreamError):
     http_status = 404
 
 
+class ProfileUnknown(UpstreamError):
+    """Hermes has no such profile, or serves one profile only: turn on its multiplex_profiles to reach others."""
+
+    code = "profile_unknown"
+    http_status = 404
+
+
+class TitleRefused(UpstreamError):
+    """Hermes does not take this title."""
+
+    code = "title_refused"
+    http_status = 409
+
+
+class RunNotFound(UpstreamRefused):
+    """Hermes has no such run: it has ended, or Hermes has restarted."""
+
+
+class ApprovalNotPending(UpstreamRefused):
+    """Hermes waits for no approval there."""
+
+
 class StreamBroken(UpstreamError):
     """The stream from Hermes ended before its end."""
 
@@ -95,16 +141,31 @@ class StreamBroken(UpstreamError):
     retryable = True
 
 
+_NAMED: Mapping[str, type[UpstreamError]] = {
+    "session_not_found": SessionNotFound,
+    "run_not_found": RunNotFound,
+    "approval_not_active": ApprovalNotPending,
+    "approval_not_pending": ApprovalNotPending,
+}
+_UNKNOWN_PROFILE = "Unknown or unconfigured profile"  # comes without a code
+
+
 def refusal_of(status: int, body: bytes, retry_after: str | None = None) -> UpstreamError:
     """The error for an HTTP status that is no success."""
     code, said = _error_in(body)
     if status == 401:
         return UpstreamAuthRequired()
-    if status == 404 and code == "session_not_found":
-        return SessionNotFound()
+    if status == 404 and said == _UNKNOWN_PROFILE:
+        return ProfileUnknown()
+    if status in (404, 409) and code in _NAMED:
+        return _NAMED[code]()
     if status in (404, 405) and not code:
         return RouteMissing()
     words = f"{said[:_SHOWN]} (HTTP {status})" if said else f"HTTP {status}"
+    if code == "invalid_title":
+        return TitleRefused(f"Hermes does not take this title: {words}")
+    if code == "gateway_draining":
+        return UpstreamRestarting(retry_after=_seconds(retry_after or ""))
     if status in (429, 503):
         return UpstreamBusy(f"Hermes is busy: {words}", retry_after=_seconds(retry_after or ""))
     if status >= 500:

@@ -6,12 +6,16 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from app.errors import RelayError
 from app.hermes.api import HermesApi
-from app.hermes.errors import SessionNotFound, UpstreamAuthRequired, UpstreamError
-from app.hermes.lease import Lease, ProcessMark, RowMarks
+from app.hermes.calls import DEFAULT_PROFILE
+from app.hermes.choice import over_api, suits_dashboard
+from app.hermes.completions import Completions
+from app.hermes.errors import RouteMissing, SessionNotFound, UpstreamAuthRequired, UpstreamError, UpstreamKeyShort
+from app.hermes.lease import MAX_SESSIONS, Lease, RowMarks
+from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
 from app.hermes.upstream import Json, Order, Upstream
 from app.settings import HermesSettings
@@ -25,18 +29,34 @@ SOON_S = 2.0  # after a failure, before it is looked at again
 CREDENTIAL = 1  # there is one key, from the settings; it does not change while the relay runs
 
 
+class Dashboard(Upstream, Protocol):
+    """The socket of the dashboard: an upstream that is there or not."""
+
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def base(self) -> str: ...
+    def state(self) -> dict[str, Any]: ...
+    async def messages(self, session_id: str, profile: str | None = None) -> list[Json]: ...
+    async def forget(self, session_id: str) -> None: ...
+
+
 class Hermes:
     """Open it with `async with`: while it is open it watches what is there."""
 
-    def __init__(self, settings: HermesSettings, tasks: Supervisor) -> None:
-        self._tasks = tasks
+    def __init__(self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None) -> None:
+        self._tasks, self._dashboard = tasks, dashboard
+        self._ask_approvals = settings.hermes_ask_approvals
         self._failure = asyncio.Event()
         self._state = {"state": "down"}
         self._logged = ""
         self._watching: asyncio.Task[None] | None = None
         self.api = HermesApi(settings, failed=self._failed)
         self.rows = RowMarks()
-        self._upstreams: dict[str, Upstream] = {one.kind: one for one in (SessionStream(self.api),)}
+        self._elsewhere: dict[str, bool] = {}  # sessions whose last turn ran past the dashboard
+        known: list[Upstream] = [SessionStream(self.api), Runs(self.api), Completions(self.api)]
+        known += [dashboard] if dashboard is not None else []
+        self._upstreams = {one.kind: one for one in known}
 
     async def __aenter__(self) -> Self:
         if self.api.is_off:
@@ -55,13 +75,20 @@ class Hermes:
 
     def states(self) -> dict[str, Any]:
         """Upstream name → {state: up, down, auth_required or off, version?}."""
-        return {"api": dict(self._state)}
+        return {"api": dict(self._state)} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
+
+    def profiles(self) -> list[Json]:
+        """Those known by name, as {name, is_default}: its API server serves others, where it does, but lists none."""
+        return [{"name": DEFAULT_PROFILE, "is_default": True}] if self._state["state"] == "up" else []
 
     # a turn
 
     async def choose(self, order: Order) -> Upstream:
-        """How a turn is to run now."""
-        return self._upstreams["session_stream"]
+        """How a turn is to run now. Raises UpstreamError."""
+        if self._dashboard is not None and self._dashboard.ready and suits_dashboard(order):
+            return self._dashboard
+        kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
+        return self._upstreams[kind]
 
     def upstream(self, kind: str) -> Upstream:
         """That of a lease."""
@@ -69,35 +96,54 @@ class Hermes:
 
     async def lease(self, upstream: Upstream, session_id: str, order: Order) -> Lease:
         """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
-        mark, (last_row, since) = await self._bearings(session_id, order.profile)
+        if upstream is self._dashboard:
+            base, mark = self._dashboard.base, None
+            if self._elsewhere.pop(session_id, None):
+                await self._dashboard.forget(session_id)
+        else:
+            base, mark = self.api.route().fingerprint, await self.api.mark()
+            self._went_elsewhere(session_id)
+        last_row, since = await self._bearings(session_id, order.profile)
         return await upstream.bind(
             Lease(
-                route=upstream.kind, base=self.api.route().fingerprint, session_id=session_id, endpoint="",
-                credential=CREDENTIAL, drop_interrupts=False, mark=mark, last_row=last_row, since=since,
-                profile=order.profile,
+                route=upstream.kind, base=base, session_id=session_id, endpoint="", credential=CREDENTIAL,
+                drop_interrupts=False, mark=mark, last_row=last_row, since=since, profile=order.profile,
             )
         )  # fmt: skip
 
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
-        """All rows of a session in order; none for one that Hermes has not stored yet."""
+        """All rows of a session in order; none for one that Hermes has not stored yet, or cannot give.
+
+        After a compression they are those of the session that it went on in.
+        """
         try:
             return await self.api.messages(session_id, profile)
+        except (SessionNotFound, RouteMissing):
+            return []
+        except UpstreamError:
+            if self._dashboard is None or not self._dashboard.ready:
+                raise
+        try:
+            return await self._dashboard.messages(session_id, profile)
         except SessionNotFound:
             return []
 
-    async def _bearings(
-        self, session_id: str, profile: str | None
-    ) -> tuple[ProcessMark | None, tuple[int, tuple[str, ...]]]:
+    async def _bearings(self, session_id: str, profile: str | None) -> tuple[int, tuple[str, ...]]:
         if (known := self.rows.get(session_id)) is not None:
-            return await self.api.mark(), known
-        mark, rows = await asyncio.gather(self.api.mark(), self.api.messages(session_id, profile))
-        self.rows.read(session_id, rows)
-        return mark, self.rows.get(session_id) or (0, ())
+            return known
+        self.rows.read(session_id, await self.messages(session_id, profile))
+        return self.rows.get(session_id) or (0, ())
+
+    def _went_elsewhere(self, session_id: str) -> None:
+        """The dashboard keeps the conversations it has open in its memory, and would answer from that."""
+        self._elsewhere[session_id] = True
+        if len(self._elsewhere) > MAX_SESSIONS:
+            self._elsewhere.pop(next(iter(self._elsewhere)))
 
     # watching
 
     def _failed(self, error: UpstreamError) -> None:
-        self._become("auth_required" if isinstance(error, UpstreamAuthRequired) else "down", None, error)
+        self._become(_state_of(error), None, error)
         self._failure.set()
 
     async def _watch(self) -> None:
@@ -116,7 +162,7 @@ class Hermes:
         try:
             capabilities = await self.api.capabilities(fresh=True)
         except RelayError as exc:
-            self._become("auth_required" if isinstance(exc, UpstreamAuthRequired) else "down", None, exc)
+            self._become(_state_of(exc), None, exc)
         else:
             self._become("up", capabilities.version, None)
         self._failure.clear()  # what the probe itself found needs no second one
@@ -131,3 +177,7 @@ class Hermes:
             log.info("hermes is up", extra={"version": version})
         else:
             log.warning("hermes is %s", state, extra={"code": error.code, "reason": error.message})
+
+
+def _state_of(error: RelayError) -> str:
+    return "auth_required" if isinstance(error, UpstreamAuthRequired | UpstreamKeyShort) else "down"

@@ -29,7 +29,7 @@ class SessionStream:
         self._stopped: set[str] = set()  # runs that were asked to stop: they say "completed" all the same
 
     async def create(self, order: Order) -> Json:
-        return await self._api.create_session(model=order.model, profile=order.profile)
+        return await self._api.session_for(order)
 
     async def bind(self, lease: Lease) -> Lease:
         capabilities = await self._api.capabilities()
@@ -62,16 +62,15 @@ class SessionStream:
     async def follow(self, lease: Lease, order: Order, hearer: Hearer) -> Followed:
         if lease.drop_interrupts:
             return Followed.GONE
-        mark = await self._api.mark()
-        restarted = lease.mark is not None and mark is not None and mark != lease.mark
-        return Followed.GONE if restarted else Followed.UNKNOWN
+        return Followed.GONE if await self._api.restarted(lease) else Followed.UNKNOWN
 
     async def stop(self, lease: Lease) -> bool:
         if lease.run_id is None:
             return False
-        await self._api.stop_run(lease)
-        self._stopped.add(lease.run_id)
-        return True
+        stopping = await self._api.stop_run(lease)
+        if stopping:
+            self._stopped.add(lease.run_id)
+        return stopping
 
     async def decide(self, lease: Lease, choice: str) -> int:
         return await self._api.decide_run(lease, choice)

@@ -1,4 +1,4 @@
-"""One POST whose answer is a stream of events: HTTP/1.1 on a connection of its own.
+"""One request whose answer is a stream of events: HTTP/1.1 on a connection of its own.
 
 Events go to the sink in the read callback itself: no task is woken for them (deploy/decisions/0004).
 """
@@ -14,7 +14,7 @@ from typing import cast
 import httptools
 
 from app.errors import RelayError
-from app.hermes.errors import StreamBroken, UpstreamInvalid, UpstreamUnreachable, refusal_of
+from app.hermes.errors import StreamBroken, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable, refusal_of
 from app.hermes.routes import Route
 from app.wire.sse import SseEvent, SseSplitter
 
@@ -28,20 +28,36 @@ MAX_HEAD = 64 * 1024  # bytes before the answer's status and headers are whole: 
 
 
 async def post_events(
-    route: Route, path: str, body: bytes, sink: Sink, *, opened: Callable[[], None], silence_s: float = SILENCE_S
-) -> None:
+    route: Route, path: str, body: bytes, sink: Sink, *, opened: Callable[[], None],
+    headers: Mapping[str, str] | None = None, silence_s: float = SILENCE_S,
+) -> None:  # fmt: skip
     """Returns when the answer is complete. `opened` is called once Hermes has accepted.
 
     Raises UpstreamUnreachable if nothing was sent, the error of a refusing status, StreamBroken if the answer broke
     off, UpstreamInvalid if it is no stream of events, and whatever the sink raises.
     """
-    exchange = _Exchange(_request(route, path, body), sink, opened, silence_s)
+    described = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(headers or {})
+    request = _request(route, "POST", path, described) + body
+    await _exchange(route, request, sink, opened, silence_s)
+
+
+async def get_events(
+    route: Route, path: str, sink: Sink, *, opened: Callable[[], None], silence_s: float = SILENCE_S
+) -> None:
+    """As `post_events`, of a stream that is there already."""
+    await _exchange(route, _request(route, "GET", path, {}), sink, opened, silence_s)
+
+
+async def _exchange(route: Route, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float) -> None:
+    exchange = _Exchange(request, sink, opened, silence_s)
     try:
         async with asyncio.timeout(CONNECT_S):
             await asyncio.get_running_loop().create_connection(
                 lambda: exchange, route.host, route.port, ssl=_tls() if route.tls else None
             )
-    except (OSError, TimeoutError) as exc:
+    except TimeoutError as exc:
+        raise UpstreamTimeout() from exc
+    except OSError as exc:
         raise UpstreamUnreachable(detail=type(exc).__name__) from exc
     try:
         await exchange.ended
@@ -54,17 +70,16 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _request(route: Route, path: str, body: bytes) -> bytes:
-    headers: Mapping[str, str] = {
+def _request(route: Route, method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    """Head of a request. The values of `headers` have no line breaks: that is for who gives them to see to."""
+    all_headers: Mapping[str, str] = {
         "Host": route.host_header,
         "User-Agent": "talaria",
         "Accept": "text/event-stream",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
         "Connection": "close",
-    } | route.headers
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"POST {route.prefix}{path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+    } | {**headers, **route.headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
+    return f"{method} {route.prefix}{path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
 class _Exchange(asyncio.BufferedProtocol):

@@ -14,6 +14,10 @@ from typing import Any
 KEYS: dict[str, tuple[str, ...]] = {
     "approval.respond": (),
     "chat.send": ("client_msg_id",),
+    "chat.sessions.create": (),
+    "chat.sessions.delete": (),
+    "chat.sessions.fork": (),
+    "chat.sessions.rename": (),
     "chat.stop": (),
     "message": ("idempotency_key", "message_id"),  # POST /messages; the first is its header
     "question.answer": (),

@@ -154,17 +154,6 @@ class ChatStop(Payload):
     turn_id: Id
 
 
-class ChatSessionsList(Payload):
-    limit: int = Field(50, ge=1, le=200)
-    offset: int = Field(0, ge=0)
-
-
-class ChatSessionsMessages(Payload):
-    session_id: Id
-    limit: int = Field(50, ge=1, le=200)
-    offset: int | None = Field(None, ge=0)
-
-
 class ProactiveReply(Payload):
     """What the owner answers to a `phone.message`."""
 

@@ -22,7 +22,7 @@ def test_every_recorded_version_streams_chat_in_sessions(version: str) -> None:
     assert capabilities.allows("session_chat_streaming")
     assert not capabilities.allows("admin_config_rw")
     assert not capabilities.allows("never_heard_of")
-    assert capabilities.path("session_chat_stream", "a/b ü") == "/api/sessions/a%2Fb%20%C3%BC/chat/stream"
+    assert capabilities.path("session_chat_stream", session_id="a/b ü") == "/api/sessions/a%2Fb%20%C3%BC/chat/stream"
     assert capabilities.drop_interrupts is (version != "0.19")
 
 
@@ -68,4 +68,4 @@ def test_nonsense_advertises_nothing(answer: dict[str, Any]) -> None:
 
 def test_an_advertised_path_is_used() -> None:
     capabilities = parse_capabilities({"endpoints": {"session_messages": {"path": "/v9/{session_id}/rows"}}}, None)
-    assert capabilities.path("session_messages", "s1") == "/v9/s1/rows"
+    assert capabilities.path("session_messages", session_id="s1") == "/v9/s1/rows"

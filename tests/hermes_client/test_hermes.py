@@ -13,12 +13,13 @@ import pytest
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from app.errors import RelayError
-from app.hermes import api as api_module
+from app.hermes import calls
 from app.hermes import hermes as hermes_module
 from app.hermes.api import HermesApi
 from app.hermes.errors import (
     RouteMissing,
     SessionNotFound,
+    TitleRefused,
     UpstreamAuthRequired,
     UpstreamInvalid,
     UpstreamOff,
@@ -83,7 +84,7 @@ async def test_what_hermes_refuses(hermes: Hermes) -> None:
     with pytest.raises(SessionNotFound):
         await hermes.api.messages("none")
     await hermes.api.create_session(title="taken")
-    with pytest.raises(UpstreamRefused, match="already in use"):
+    with pytest.raises(TitleRefused, match="already in use"):
         await hermes.api.create_session(title="taken")
 
 
@@ -142,7 +143,7 @@ async def test_a_session_whose_id_is_no_id(session_id: bytes) -> None:
 
 
 async def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "MAX_ANSWER", 1000)
+    monkeypatch.setattr(calls, "MAX_ANSWER", 1000)
     async with canned(answer("200 OK", b" " * 5000)) as server:
         api = HermesApi(settings(f"http://127.0.0.1:{server.port}"))
         with pytest.raises(UpstreamInvalid):

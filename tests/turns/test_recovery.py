@@ -89,7 +89,7 @@ async def test_a_turn_that_ran_is_followed_to_its_end(house: House, agent: Agent
 
 
 async def test_restarted_again_and_again(house: House, agent: Agent) -> None:
-    _, _, running = await begin(house, agent, "WORDS:9 gated")
+    rooms, _, running = await begin(house, agent, "WORDS:9 gated")
     for _ in range(3):
         rooms = await house.restart()
         await rooms.pauses.sleeping.wait()

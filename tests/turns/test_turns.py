@@ -160,7 +160,7 @@ async def test_characters_are_never_cut(rooms: Rooms) -> None:
         ("error", "agent_failed", "agent", False),
         ("http429", "upstream_busy", "upstream", True),
         ("http500", "upstream_failed", "upstream", True),
-        ("http503", "upstream_busy", "upstream", True),
+        ("http503", "upstream_restarting", "upstream", True),
     ],
 )
 async def test_every_failure_says_which_layer_failed(

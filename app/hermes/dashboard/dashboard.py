@@ -66,6 +66,10 @@ class Dashboard:
     def ready(self) -> bool:
         return self._link.connection.is_open
 
+    @property
+    def base(self) -> str:
+        return self._link.base
+
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
         """All rows of a conversation in order; after a compression, those of the one that continues it.
 

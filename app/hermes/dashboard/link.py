@@ -56,6 +56,11 @@ class Link:
             self._access = Access(self._settings, self._route, self._rest)
             self._running = self._tasks.start(self.connection.run(), "dashboard")
 
+    @property
+    def base(self) -> str:
+        """Names the place in a stored lease."""
+        return "" if self._route is None else self._route.fingerprint
+
     async def close(self) -> None:
         if self._running is not None:
             self._running.cancel()

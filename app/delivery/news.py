@@ -1,0 +1,28 @@
+"""News of a conversation for links that did not make it: best effort, for what a list shows can be asked for again."""
+
+from __future__ import annotations
+
+from app.clock import Clock
+from app.delivery.hub import Hub
+from app.delivery.peer import Peer, granted
+from app.wire.envelope import encode
+
+
+class News:
+    def __init__(self, hub: Hub, clock: Clock) -> None:
+        self._hub, self._clock = hub, clock
+
+    def conversation(
+        self, session_id: str, *, title: str | None = None, deleted: bool = False, besides: Peer | None = None
+    ) -> None:
+        """`chat.session` to every open link that may chat and knows turns, but not to the one it comes from."""
+        payload = (
+            {"session_id": session_id} | ({"title": title} if title else {}) | ({"deleted": True} if deleted else {})
+        )
+        frame, now = encode("chat", "chat.session", payload), self._clock.now()
+        for peer in self._hub:
+            if peer is not besides and peer.supports.turns and granted(peer.grants, "chat", now):
+                peer.send(frame)
+
+    def titled(self, session_id: str, title: str) -> None:
+        self.conversation(session_id, title=title)
