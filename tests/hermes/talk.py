@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.phone import Frame, Phone
@@ -22,11 +23,19 @@ async def ended(phone: Phone, turn_id: str) -> dict[str, Any]:
 
 
 async def end_frame(phone: Phone, turn_id: str) -> Frame:
+    return await find(phone, *ENDS, match=lambda frame: frame.payload["turn_id"] == turn_id and frame.seq is not None)
+
+
+async def find(phone: Phone, *types: str, match: Callable[[Frame], bool] = lambda frame: True) -> Frame:
+    """The first frame of these types that matches, of those that came and those to come."""
+    seen = 0
     while True:
-        frame = await phone.next()
-        if frame.type in ENDS and frame.payload["turn_id"] == turn_id:
-            assert frame.seq is not None
-            return frame
+        for frame in phone.frames[seen:]:
+            if frame.type in types and match(frame):
+                return frame
+        seen = len(phone.frames)
+        phone.read = seen
+        await phone.next()
 
 
 async def say(phone: Phone, message: Any, **fields: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.hermes.hermes_lab import APPROVAL_S, Lab
 from tests.hermes.raw import dashboard
-from tests.hermes.talk import ended, kept, send
+from tests.hermes.talk import ended, find, kept, send
 from tests.hermes.ways import ASKING, running_over
 from tests.phone import Frame, Phone
 from tests.relay import RunningRelay
@@ -53,9 +53,23 @@ class Asked:
     def ran(self) -> list[int]:
         return [n for n in (1, 2) if (self.files / f"ran-{n}").exists()]
 
-    async def request(self, state: str = "open", phone: Phone | None = None) -> dict[str, Any]:
-        found = await (phone or self.phone).until("approval.request", lambda f: f.payload["state"] == state)
+    async def request(self, state: str = "open", phone: Phone | None = None, after: tuple[str, ...] = ()) -> Any:
+        """The next approval in this state, past those with these ids."""
+        found = await find(
+            phone or self.phone, "approval.request",
+            match=lambda f: f.payload["state"] == state and f.payload["approval_id"] not in after,
+        )  # fmt: skip
         assert found.seq is not None
+        return found.payload
+
+    async def resolved(self, request: dict[str, Any], phone: Phone | None = None) -> dict[str, Any]:
+        """The kept frame that says what became of it."""
+        id = request["approval_id"]
+        found = await find(
+            phone or self.phone,
+            "approval.resolved",
+            match=lambda f: f.payload["approval_id"] == id and f.seq is not None,
+        )
         return found.payload
 
     async def answer(self, request: dict[str, Any], choice: str) -> Frame:
@@ -87,8 +101,8 @@ async def test_allowed(asked: Asked) -> None:
 
     answer = await asked.answer(request, "once")
     assert (answer.type, answer.payload["outcome"]) == ("approval.resolved", "allowed")
-    told = (await tablet.until("approval.resolved")).payload
-    assert (told["approval_id"], told["outcome"], told["choice"]) == (request["approval_id"], "allowed", "once")
+    told = await asked.resolved(request, tablet)
+    assert (told["outcome"], told["choice"]) == ("allowed", "once")
     assert (await ended(asked.phone, turn["turn_id"]))["finish"] == "completed"
     assert asked.ran() == [1]
     late = await asked.relay.connect()
@@ -119,8 +133,7 @@ async def test_one_after_another_in_one_answer(asked: Asked) -> None:
     turn = await send(asked.phone, f"TOOL:terminal:{asked.command(1)}\nTOOL:terminal:{asked.command(2)}")
     first = await asked.request()
     assert (await asked.answer(first, "deny")).payload["outcome"] == "denied"
-    second = await asked.request()
-    assert second["approval_id"] != first["approval_id"]
+    second = await asked.request(after=(first["approval_id"],))
     assert (await asked.answer(second, "once")).payload["outcome"] == "allowed"
     assert (await ended(asked.phone, turn["turn_id"]))["finish"] == "completed"
     assert asked.ran() == [2]
@@ -133,7 +146,7 @@ async def test_two_at_once_are_answered_in_order(asked: Asked) -> None:
     refused = await asked.answer(second, "once")
     assert (refused.type, refused.payload["code"]) == ("error", "approval_waiting")
     assert (await asked.answer(first, "deny")).payload["outcome"] == "denied"
-    opened = await asked.request()
+    opened = await asked.request(after=(first["approval_id"],))
     assert opened["approval_id"] == second["approval_id"]
     assert (await asked.answer(opened, "once")).payload["outcome"] == "allowed"
     end = await ended(asked.phone, turn["turn_id"])
@@ -154,10 +167,9 @@ async def over_all(lab: Lab, tmp_path: Path, stack: AsyncExitStack) -> list[Aske
 async def nobody_answers(asked: Asked) -> None:
     turn = await send(asked.phone, asked.one())
     request = await asked.request()
-    reminder = (await asked.phone.until("approval.request")).payload
-    assert (reminder["approval_id"], reminder["reminder"]) == (request["approval_id"], True)
-    closed = (await asked.phone.until("approval.resolved")).payload
-    assert (closed["approval_id"], closed["outcome"]) == (request["approval_id"], "expired")
+    reminder = await find(asked.phone, "approval.request", match=lambda f: f.payload.get("reminder") is True)
+    assert reminder.payload["approval_id"] == request["approval_id"]
+    assert (await asked.resolved(request))["outcome"] == "expired"
     late = await asked.answer(request, "once")  # Hermes still waits now, but not long enough to be sure
     assert (late.type, late.payload["code"]) == ("error", "approval_expired")
     end = await ended(asked.phone, turn["turn_id"])
@@ -177,15 +189,14 @@ async def too_late_for_the_first_of_two(asked: Asked) -> None:
     turn = await send(asked.phone, asked.both(pause_s=6))
     first = await asked.request()
     second = await asked.request("waiting")
-    closed = (await asked.phone.until("approval.resolved")).payload
-    assert (closed["approval_id"], closed["outcome"]) == (first["approval_id"], "expired")
+    assert (await asked.resolved(first))["outcome"] == "expired"
     late = await asked.answer(first, "once")
     assert late.payload["code"] == "approval_expired"
     early = await asked.answer(second, "once")  # Hermes may still have the first
     assert early.payload["code"] == "approval_waiting"
     assert asked.ran() == []
 
-    opened = await asked.request()
+    opened = await asked.request(after=(first["approval_id"],))
     assert opened["approval_id"] == second["approval_id"]
     assert opened["asked_at"] - first["asked_at"] == pytest.approx(6, abs=1.5)
     late = await asked.answer(first, "once")  # now Hermes has only the second
@@ -214,8 +225,7 @@ async def test_answered_on_the_dashboard_itself(lab: Lab, on_dashboard: Asked) -
     async with dashboard(lab) as page:
         live = await page.live(request["session_id"])
         assert (await page.call("approval.respond", session_id=live, choice="once"))["resolved"] == 1
-    closed = (await on_dashboard.phone.until("approval.resolved")).payload
-    assert (closed["approval_id"], closed["outcome"]) == (request["approval_id"], "resolved_elsewhere")
+    assert (await on_dashboard.resolved(request))["outcome"] == "resolved_elsewhere"
     refused = await on_dashboard.answer(request, "deny")
     assert refused.payload["code"] == "approval_closed"
     assert (await ended(on_dashboard.phone, turn["turn_id"]))["finish"] == "completed"
@@ -253,8 +263,7 @@ async def test_stopped_while_it_waits(asked: Asked) -> None:
     turn = await send(asked.phone, asked.one())
     request = await asked.request()
     assert (await asked.phone.ask("chat", "chat.stop", {"turn_id": turn["turn_id"]})).payload["stopped"] is True
-    closed = (await asked.phone.until("approval.resolved")).payload
-    assert (closed["approval_id"], closed["outcome"]) == (request["approval_id"], "resolved_elsewhere")
+    assert (await asked.resolved(request))["outcome"] == "resolved_elsewhere"
     assert (await ended(asked.phone, turn["turn_id"]))["finish"] == "stopped"
     assert asked.ran() == []
 

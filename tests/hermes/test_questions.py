@@ -11,7 +11,7 @@ import pytest
 
 from tests.hermes.hermes_lab import Lab
 from tests.hermes.raw import dashboard
-from tests.hermes.talk import ended, send
+from tests.hermes.talk import ended, find, send
 from tests.hermes.ways import DASHBOARDS, running_over
 from tests.phone import Phone
 from tests.relay import RunningRelay
@@ -49,7 +49,7 @@ async def test_answered(relay: RunningRelay, choices: list[str] | None, answer: 
 
     told = await phone.ask("chat", "question.answer", question_id=question["question_id"], answer=answer)
     assert (told.type, told.payload["outcome"]) == ("question.closed", "answered")
-    closed = (await tablet.until("question.closed")).payload
+    closed = (await find(tablet, "question.closed")).payload
     assert (closed["question_id"], closed["answer"]) == (question["question_id"], answer)
     end = await ended(phone, turn["turn_id"])
     assert (end["finish"], answer in end["text"]) == ("completed", True)
@@ -62,7 +62,7 @@ async def test_stopped_while_it_waits(relay: RunningRelay) -> None:
     turn = await send(phone, clarify(choices=CHOICES))
     question = await asked(phone)
     assert (await phone.ask("chat", "chat.stop", {"turn_id": turn["turn_id"]})).payload["stopped"] is True
-    assert (await phone.until("question.closed")).payload["question_id"] == question["question_id"]
+    assert (await find(phone, "question.closed")).payload["question_id"] == question["question_id"]
     assert (await ended(phone, turn["turn_id"]))["finish"] == "stopped"
 
 
@@ -78,4 +78,4 @@ async def test_answered_on_the_dashboard_itself(lab: Lab, tmp_path: Path) -> Non
             await page.call("session.interrupt", session_id=shown["session_id"])
         end = await ended(phone, turn["turn_id"])
         assert end["finish"] in ("stopped", "interrupted")
-        assert (await phone.until("question.closed")).payload["outcome"] == "resolved_elsewhere"
+        assert (await find(phone, "question.closed")).payload["outcome"] == "resolved_elsewhere"

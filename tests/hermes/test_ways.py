@@ -78,15 +78,18 @@ def _read(result: object) -> dict:
 
 
 async def test_reasoning(over: Over) -> None:
-    """Only the dashboard says it aloud, the session stream knows it in the end; the others never tell."""
+    """Only the dashboard says it while it thinks; the session stream tells it in the end, the others never."""
     thought = "first I consider the options"
     turn = await send(over.phone, f"THINK:{thought}\nSAY:the answer is 42")
     end = await ended(over.phone, turn["turn_id"])
     assert (end["text"], end["finish"]) == ("the answer is 42", "completed")
-    live = "".join(delta["delta"] for delta in events(over.phone, "reasoning.delta"))
-    assert live == (thought if over.way in DASHBOARDS else "")
-    if over.way in (*DASHBOARDS, "session_stream"):
-        assert end["reasoning"] == thought
+    if over.way not in (*DASHBOARDS, "session_stream"):
+        return
+    assert end["reasoning"] == thought
+    assert "".join(delta["delta"] for delta in events(over.phone, "reasoning.delta")) == thought
+    names = [frame.payload["event"] for frame in over.phone.frames if frame.type == "stream.event"]
+    is_live = names.index("reasoning.delta") < names.index("assistant.delta")
+    assert is_live == (over.way in DASHBOARDS)
 
 
 async def test_stop(lab: Lab, over: Over) -> None:
@@ -147,11 +150,18 @@ async def test_the_model_is_down_whatever_the_way(lab: Lab, tmp_path: Path, monk
             assert (way, after["text"]) == (way, "back again")
 
 
-async def test_hermes_is_not_there(lab: Lab, tmp_path: Path) -> None:
+async def dashboard_is(state: str, relay: RunningRelay) -> None:
+    async with asyncio.timeout(15):
+        while relay.relay.upstream()["dashboard"]["state"] != state:
+            await relay.relay.hermes.probe()
+
+
+async def test_the_dashboard_is_not_there(lab: Lab, tmp_path: Path) -> None:
     """The dashboard alone being away is no failure: the turn goes over the session stream."""
     async with running_over("dashboard", lab, tmp_path) as relay:
         phone = await relay.connect()
         lab.kill("dashboard")
+        await dashboard_is("down", relay)
         try:
             end = await say(phone, f"SAY:without a dashboard {os.getpid()}")
         finally:
@@ -165,7 +175,5 @@ async def test_the_credentials_are_wrong(lab: Lab, tmp_path: Path) -> None:
     wrong = {"HERMES_DASHBOARD_TOKEN": "not-the-token-0123456789"}
     async with running(settings_for(tmp_path / "a", **(environ("dashboard", lab) | wrong))) as relay:
         phone = await relay.connect()
-        async with asyncio.timeout(10):
-            while relay.relay.upstream()["dashboard"]["state"] != "auth_required":
-                await relay.relay.hermes.probe()
+        await dashboard_is("auth_required", relay)
         assert (await say(phone, "SAY:still works"))["finish"] == "completed"  # over the session stream
