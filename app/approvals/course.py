@@ -64,11 +64,9 @@ class Course:
         def work(tx: Tx) -> None:
             store.insert(tx, stored)
             frames.keep_request(tx, self._bell, id, said, now)
+            tx.after_commit(lambda: _show(entry))
 
-        self.ledger.put(
-            work, tries=STORE_TRIES, wanted=lambda: entry.live,
-            stored=lambda: _show(entry), lost=lambda: self._lose(entry),
-        )  # fmt: skip
+        self.ledger.put(work, tries=STORE_TRIES, wanted=lambda: entry.live, lost=lambda: self._lose(entry))
         self._timer.arm()
 
     def _hide(self, entry: Entry) -> None:

@@ -46,7 +46,7 @@ class Ledger:
         self._db, self._tasks, self._sleep = db, tasks, sleep
         self._waiting: deque[_Entry] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._trouble: RelayError | None = None  # of the last try
+        self._trouble: RelayError | None = None  # of the last try, as long as anything waits
 
     @property
     def full(self) -> bool:
@@ -67,7 +67,7 @@ class Ledger:
 
     async def write(self, work: Work) -> Any:
         """Once, behind what was given before. Raises what the work raises, and at once what fails the entry ahead."""
-        if self._trouble is not None and self._waiting:
+        if self._trouble is not None:
             raise self._trouble
         failure: list[RelayError] = []
         answer: list[Any] = []
@@ -113,6 +113,7 @@ class Ledger:
             else:
                 await self._sleep(pause)
                 pause = min(pause * 2, AGAIN_S[1])
+        self._trouble = None
 
     async def _try(self, entry: _Entry, *, last: bool) -> bool:
         """Whether it needs no other try."""

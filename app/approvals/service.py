@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from app.approvals import frames, store
 from app.approvals.ask import Ask, Asker, Json, Kind, outcome
@@ -190,10 +189,7 @@ class Approvals:
 
     async def _take_back(self, entry: Entry) -> None:
         """Stored before anybody may answer again: else a crash would find it open while that next answer is sent."""
-        stored: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._course.ledger.put(
-            lambda tx: store.reopen(tx, entry.id),
-            stored=lambda: stored.set_result(None), lost=lambda: stored.set_result(None),
-        )  # fmt: skip
-        await stored
+        stored = asyncio.Event()
+        self._course.ledger.put(lambda tx: store.reopen(tx, entry.id), stored=stored.set, lost=stored.set)
+        await stored.wait()
         self._course.reopen(entry)

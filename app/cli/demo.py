@@ -77,3 +77,4 @@ def _invite(offer: Mapping[str, Any], url: str) -> None:
     say(f"Talaria's demo listens on {url}, with a stand-in for Hermes behind it.\n")
     show_offer(offer)
     say("\nOpen the link and talk. Ctrl-C ends the demo.")
+    say("Say for example: clean up the old logs, help me choose a colour, or show me your tools.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,17 +15,17 @@ MODEL = "hermes-agent"
 
 # The names are those of the real server; what the stand-in cannot do is false here and has no endpoint.
 FEATURES: dict[str, bool | str] = {
-    "chat_completions": False,
-    "chat_completions_streaming": False,
+    "chat_completions": True,
+    "chat_completions_streaming": True,
     "responses_api": False,
     "responses_streaming": False,
-    "run_submission": False,
-    "run_status": False,
-    "run_events_sse": False,
-    "run_stop": False,
-    "run_approval_response": False,
+    "run_submission": True,
+    "run_status": True,
+    "run_events_sse": True,
+    "run_stop": True,
+    "run_approval_response": True,
     "tool_progress_events": True,
-    "approval_events": False,
+    "approval_events": True,
     "session_resources": True,
     "session_chat": True,
     "session_chat_streaming": True,
@@ -44,6 +45,12 @@ ENDPOINTS = {
     "health": ("GET", "/health"),
     "health_detailed": ("GET", "/health/detailed"),
     "models": ("GET", "/v1/models"),
+    "chat_completions": ("POST", "/v1/chat/completions"),
+    "runs": ("POST", "/v1/runs"),
+    "run_status": ("GET", "/v1/runs/{run_id}"),
+    "run_events": ("GET", "/v1/runs/{run_id}/events"),
+    "run_approval": ("POST", "/v1/runs/{run_id}/approval"),
+    "run_stop": ("POST", "/v1/runs/{run_id}/stop"),
     "skills": ("GET", "/v1/skills"),
     "toolsets": ("GET", "/v1/toolsets"),
     "sessions": ("GET", "/api/sessions"),
@@ -86,6 +93,27 @@ def detailed_health(agent: Agent) -> dict[str, Any]:
     }
 
 
+def dashboard_status(agent: Agent) -> dict[str, Any]:
+    """What the dashboard says to everybody who can reach it."""
+    api = detailed_health(agent)
+    return {
+        "version": VERSION,
+        "release_date": "2026.7.20",
+        "gateway_running": True,
+        "gateway_state": "running",
+        "gateway_platforms": api["platforms"],
+        "gateway_updated_at": api["updated_at"],
+        "active_agents": agent.turns_running,
+        "gateway_busy": agent.turns_running > 0,
+        "gateway_drainable": True,
+        "auth_required": False,
+        "auth_providers": [],
+        "profiles": ["default"],
+        "gateway_mode": "single",
+        "gateway_pid": api["pid"],
+    }
+
+
 def models(agent: Agent) -> dict[str, Any]:
     model = {
         "id": MODEL,
@@ -99,7 +127,8 @@ def models(agent: Agent) -> dict[str, Any]:
     return {"object": "list", "data": [model]}
 
 
-def capabilities() -> dict[str, Any]:
+def capabilities(without: Collection[str] = ()) -> dict[str, Any]:
+    """`without`: features that are switched off."""
     return {
         "object": "hermes.api_server.capabilities",
         "platform": PLATFORM,
@@ -111,7 +140,7 @@ def capabilities() -> dict[str, Any]:
             "split_runtime": False,
             "description": "A stand-in for demonstrations and tests: scripted answers, no model, no tools.",
         },
-        "features": FEATURES,
+        "features": FEATURES | dict.fromkeys(without, False),
         "endpoints": {name: {"method": method, "path": path} for name, (method, path) in ENDPOINTS.items()},
     }
 

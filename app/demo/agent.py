@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from app.clock import Clock
+from app.demo.asks import Asks
 from app.demo.history import History
 from app.demo.refusal import draining
 from app.demo.script import Script
-from app.demo.stream import Outlet
+from app.demo.surface import Surface
 from app.demo.turn import Turn
 from app.tasks import Supervisor
 
@@ -19,18 +21,27 @@ class Agent:
     """May be served, stopped and served again: sessions and counts stay, as in a Hermes that restarts.
 
     `gate` holds back turns marked `gated` while it is cleared. `turns_started` has one entry for each
-    chat request, so that a test can prove that nothing was submitted twice. `delay_s` is the pause
+    message, so that a test can prove that nothing was submitted twice. `delay_s` is the pause
     before each piece of an answer.
     """
 
-    def __init__(self, *, delay_s: float = 0.025, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        delay_s: float = 0.025,
+        approval_timeout_s: float = 60,
+        question_timeout_s: float = 300,
+        clock: Clock | None = None,
+    ) -> None:
         self.clock = clock or Clock()
         self.delay_s = delay_s
         self.keepalive_s = 30.0
         self.history = History(self.clock)
+        self.asks = Asks(approval_timeout_s, question_timeout_s)
         self.gate = asyncio.Event()
         self.gate.set()
         self.turns_started: list[tuple[str, str]] = []  # (session_id, message)
+        self.given: dict[str, list[Any]] = {}  # run → the conversation that came with it
         self.turns_ended = 0
         self.turns_refused = 0
         self.at_gate = 0
@@ -61,22 +72,23 @@ class Agent:
         self.changed()
 
     def refused(self) -> None:
+        """One of those submitted does not run: it was refused, or went into another, or was given up before."""
         self.turns_refused += 1
         self.changed()
 
-    def begin(self, session_id: str, message: str, script: Script, outlet: Outlet) -> tuple[Turn, asyncio.Task[None]]:
-        """The turn and its task. Raises Refusal while the agent is stopping."""
+    def begin(self, session_id: str, message: str, script: Script, surface: Surface) -> Turn:
+        """Raises Refusal while the agent is stopping."""
         if self._tasks is None:
             self.refused()
             raise draining()
-        turn = Turn(self, session_id, message, script, outlet)
-        task = self._tasks.start(turn.run(), f"stand-in turn {len(self.turns_started)}")
+        turn = Turn(self, session_id, message, script, surface)
+        turn.task = self._tasks.start(turn.run(), f"stand-in turn {len(self.turns_started)}")
         # Here and not in the turn: a task that is cancelled before its first step runs nothing of its own.
-        task.add_done_callback(lambda _: self._turn_ended(outlet))
-        return turn, task
+        turn.task.add_done_callback(lambda _: self._turn_ended(surface))
+        return turn
 
-    def _turn_ended(self, outlet: Outlet) -> None:
-        outlet.end()
+    def _turn_ended(self, surface: Surface) -> None:
+        surface.ended()
         self.turns_ended += 1
         self.changed()
 
@@ -90,6 +102,10 @@ class Agent:
             self.changed()
 
     @property
+    def is_running(self) -> bool:
+        return self._tasks is not None
+
+    @property
     def turns_running(self) -> int:
         return len(self.turns_started) - self.turns_refused - self.turns_ended
 
@@ -98,7 +114,7 @@ class Agent:
         self._change.set()
         self._change = asyncio.Event()
 
-    async def until(self, true: Callable[[], bool]) -> None:
+    async def until(self, true: Callable[[], object]) -> None:
         """Wait for a condition on the counts above."""
         while not true():
             await self._change.wait()

@@ -1,4 +1,7 @@
-"""The least phone there is: pairs with a code, says one thing, prints the answer as it comes, and leaves."""
+"""The least phone there is: pairs with a code, says one thing, prints the answer as it comes, and leaves.
+
+It agrees to whatever it is asked, and takes the first of the choices.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,24 @@ class Transcript:
 
     out: TextIO
     is_inside: bool = False  # of a line of the answer
+    is_thinking: bool = False
     first_words: float | None = None  # seconds after the question
     asked_at: float = 0.0
 
+    def thought(self, text: str) -> None:
+        if not self.is_thinking:
+            self.line("[thinks]")
+            self.is_thinking = True
+        self._write(text)
+        self.is_inside = True
+
     def line(self, text: str) -> None:
         self._write(("\n" if self.is_inside else "") + text + "\n")
-        self.is_inside = False
+        self.is_inside = self.is_thinking = False
 
     def words(self, text: str) -> None:
+        if self.is_thinking:
+            self.line("[says]")
         text = text if self.is_inside else text.lstrip("\n")  # the blank line between segments is a line's end here
         if not text:
             return
@@ -85,6 +98,13 @@ async def _listen(socket: ClientConnection, transcript: Transcript) -> bool:
         match frame["type"]:
             case "stream.event":
                 _show(transcript, payload["event"], payload["payload"])
+            case "approval.request" if payload["state"] == "open":
+                transcript.line(f"[asks: may it run `{payload['summary']}`? yes, once]")
+                await _send(socket, "chat", "approval.respond", approval_id=payload["approval_id"], choice="once")
+            case "question.ask":
+                answer = (payload.get("choices") or ["I do not know"])[0]
+                transcript.line(f"[asks: {payload['text']} {answer}]")
+                await _send(socket, "chat", "question.answer", question_id=payload["question_id"], answer=answer)
             case type_ if type_ in ENDS:
                 took = time.perf_counter() - transcript.asked_at
                 first = f", first words after {transcript.first_words:.2f} s" if transcript.first_words else ""
@@ -101,6 +121,8 @@ def _show(transcript: Transcript, event: str, payload: Mapping[str, Any]) -> Non
             transcript.line("hermes>")
         case "assistant.delta":
             transcript.words(payload["delta"])
+        case "reasoning.delta":
+            transcript.thought(payload["delta"])
         case "tool.started":
             transcript.line(f"[{payload.get('tool_name')}: {payload.get('preview') or 'started'}]")
         case "tool.failed":

@@ -24,6 +24,7 @@ class Session:
     started_at: float
     last_active: float
     model: str = "hermes-agent"
+    source: str = "api_server"
     title: str | None = None
     end_reason: str | None = None
     ended_at: float | None = None
@@ -39,7 +40,7 @@ class Session:
         extra = {"last_active": self.last_active, "preview": self._preview()} if listed else {}
         return {
             "id": self.id,
-            "source": "api_server",
+            "source": self.source,
             "user_id": None,
             "model": self.model,
             "title": self.title,
@@ -76,7 +77,12 @@ class History:
         self._last_row = 0
 
     def create(
-        self, *, session_id: str | None = None, title: str | None = None, parent: Session | None = None
+        self,
+        *,
+        session_id: str | None = None,
+        title: str | None = None,
+        source: str = "api_server",
+        parent: Session | None = None,
     ) -> Session:
         now = self._clock.now()
         if session_id is None:
@@ -86,7 +92,7 @@ class History:
             raise Refusal(409, f"Session already exists: {session_id}", "session_exists")
         if title is not None:
             self._check_title(title, "Title already in use by session {owner}")
-        session = Session(session_id, started_at=now, last_active=now, title=title)
+        session = Session(session_id, started_at=now, last_active=now, title=title, source=source)
         if parent is not None:
             session.parent_id, session.model, session.has_system_prompt = (
                 parent.id,
@@ -106,9 +112,27 @@ class History:
             raise session_not_found(session_id)
         return session
 
+    def find(self, session_id: str) -> Session | None:
+        """What is stored; nothing is made."""
+        return self._sessions.get(session_id)
+
+    def tip(self, session_id: str) -> str:
+        """Where the conversation is now: compression moves it on, and from there on again."""
+        after = {session.parent_id: session for session in self._sessions.values()}
+        while (session := self._sessions.get(session_id)) and session.end_reason == "compression":
+            session_id = after[session_id].id
+        return session_id
+
+    def free_title(self, title: str) -> str:
+        """The title, numbered if it is taken."""
+        taken = {session.title for session in self._sessions.values()}
+        if title not in taken:
+            return title
+        return next(name for n in range(2, len(taken) + 3) if (name := f"{title} #{n}") not in taken)
+
     def page(self, limit: int, offset: int, source: str | None) -> tuple[list[Session], bool]:
         """Sessions in the order of last use, and whether there are more after these."""
-        every = [] if source not in (None, "", "api_server") else list(self._sessions.values())
+        every = [session for session in self._sessions.values() if not source or session.source == source]
         every.reverse()  # the newer one first where the times are equal
         every.sort(key=lambda session: session.last_active, reverse=True)
         return every[offset : offset + limit], len(every) > offset + limit
@@ -134,8 +158,7 @@ class History:
         """A child with copies of all rows. The parent is marked and stays usable."""
         parent = self.get(session_id)
         if title is None and parent.title is not None:
-            taken = {session.title for session in self._sessions.values()}
-            title = next(name for n in range(2, len(taken) + 3) if (name := f"{parent.title} #{n}") not in taken)
+            title = self.free_title(parent.title)
         child = self.create(session_id=new_id, title=title, parent=parent)
         parent.end_reason, parent.ended_at = "branched", self._clock.now()
         return child
@@ -143,7 +166,9 @@ class History:
     def compress(self, session_id: str) -> Session:
         """What auto-compression does: the conversation goes on in a new session, the old one is ended."""
         parent = self._ensure(session_id)
-        child = self.create(session_id=f"{int(self._clock.now())}_{uuid.uuid4().hex[:6]}", parent=parent)
+        title = None if parent.title is None else self.free_title(parent.title)
+        child_id = f"{int(self._clock.now())}_{uuid.uuid4().hex[:6]}"
+        child = self.create(session_id=child_id, title=title, source=parent.source, parent=parent)
         parent.end_reason, parent.ended_at = "compression", self._clock.now()
         return child
 

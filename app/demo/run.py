@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from pydantic import SecretStr
 from uvicorn.loops.auto import auto_loop_factory
@@ -16,6 +17,7 @@ from app.server import listen, serve
 from app.settings import HermesSettings, Settings
 from app.tasks import Supervisor
 
+CONNECTS_WITHIN = 5  # seconds for the relay to reach the dashboard: before that, nothing could be asked
 Ready = Callable[[str], Awaitable[None]]  # gets the relay's base URL
 
 
@@ -30,6 +32,9 @@ async def _demo(settings: Settings, ready: Ready, once: bool) -> None:
 
     async def welcome(url: str) -> None:
         try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CONNECTS_WITHIN):
+                    await stand_in.dashboard.until(lambda: stand_in.dashboard.sockets)
             await ready(url)
         except Exception as exc:
             failures.append(exc)
@@ -37,7 +42,12 @@ async def _demo(settings: Settings, ready: Ready, once: bool) -> None:
             signal.raise_signal(signal.SIGTERM)  # as an operator would end it
 
     async with Supervisor() as tasks, serve_stand_in(secrets.token_urlsafe(24)) as stand_in:
-        hermes = HermesSettings(hermes_api_url=stand_in.url, hermes_api_key=SecretStr(stand_in.key))
+        hermes = HermesSettings(
+            hermes_api_url=stand_in.url,
+            hermes_api_key=SecretStr(stand_in.key),
+            hermes_dashboard_url=stand_in.dashboard_url,
+            hermes_dashboard_token=SecretStr(stand_in.dashboard_token),
+        )
         behind = settings.model_copy(update={"hermes": hermes})
 
         def listening(url: str) -> None:

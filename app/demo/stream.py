@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response
@@ -25,12 +25,13 @@ KEEPALIVE = b": keepalive\n\n"
 class Outlet:
     """Encoded events between one turn and at most one reader."""
 
-    def __init__(self, *, split: bool = False, read: bool = True) -> None:
+    def __init__(self, *, split: bool = False) -> None:
         self._chunks: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._emptied = asyncio.Event()
         self._split = split
-        self.left = not read
+        self._when_left_early: Callable[[], None] = lambda: None
+        self.left = False
         self.ended = False
         self.cut = False
 
@@ -48,6 +49,14 @@ class Outlet:
         """Drop the connection after what has been written; later events go nowhere."""
         self.cut = True
         self.end()
+
+    def when_left_early(self, callback: Callable[[], None]) -> None:
+        self._when_left_early = callback
+
+    def leave_early(self) -> None:
+        """The reader hung up before the end."""
+        self.leave()
+        self._when_left_early()
 
     def leave(self) -> None:
         """The reader is gone."""
@@ -126,4 +135,5 @@ class EventStream(Response):
             pass
         if not self._outlet.all_sent and not self._outlet.cut:
             self._agent.aborted += 1
+            self._outlet.leave_early()
         self._outlet.leave()

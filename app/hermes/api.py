@@ -12,6 +12,7 @@ from app.hermes.calls import Calls
 from app.hermes.capabilities import ENDPOINTS, Capabilities, parse_capabilities
 from app.hermes.errors import (
     ApprovalNotPending,
+    HistoryHidden,
     RouteMissing,
     RunNotFound,
     TitleRefused,
@@ -24,6 +25,7 @@ from app.hermes.stream import Sink, get_events, post_events
 from app.hermes.upstream import Json, Order
 from app.settings import HermesSettings
 
+MAX_MOVES = 32  # of one conversation, as many as Hermes itself looks through
 MAX_ID = 256  # characters of a session's id: every frame of its turns carries it
 
 
@@ -130,7 +132,7 @@ class HermesApi(Calls):
             raise OutcomeUncertain(f"the fork was made, but has no title: {exc.message}", detail=exc.detail) from exc
 
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
-        """All rows of a session in order. Raises SessionNotFound."""
+        """All rows of a conversation in order. Raises SessionNotFound, HistoryHidden."""
         return (await self.transcript(session_id, profile))[1]
 
     async def transcript(self, session_id: str, profile: str | None = None) -> tuple[str, list[Json]]:
@@ -138,7 +140,22 @@ class HermesApi(Calls):
         path = (await self.capabilities()).path("session_messages", session_id=session_id)
         answer = await self.call("GET", path, profile=profile)
         now = answer.get("session_id")
-        return now if isinstance(now, str) and 0 < len(now) <= MAX_ID else session_id, _objects(answer)
+        if not isinstance(now, str) or not 0 < len(now) <= MAX_ID:
+            now = session_id
+        if now != session_id and not await self._went_on(session_id, now, profile):
+            raise HistoryHidden()
+        return now, _objects(answer)
+
+    async def _went_on(self, session_id: str, now: str, profile: str | None) -> bool:
+        """Whether one session became the other by compression. 0.19 takes a fork over this API for the same."""
+        for _ in range(MAX_MOVES):
+            parent = (await self.session(now, profile)).get("parent_session_id")
+            if not isinstance(parent, str) or (await self.session(parent, profile)).get("end_reason") != "compression":
+                return False
+            if parent == session_id:
+                return True
+            now = parent
+        return False
 
     # a turn
 

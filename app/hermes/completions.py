@@ -10,7 +10,7 @@ from typing import Any
 
 from app.hermes.api import HermesApi
 from app.hermes.choice import offers_completions
-from app.hermes.errors import RouteMissing, SessionNotFound, UpstreamUnsupported
+from app.hermes.errors import HistoryHidden, RouteMissing, SessionNotFound, UpstreamUnsupported
 from app.hermes.events import read
 from app.hermes.lease import Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
@@ -66,7 +66,7 @@ class Completions:
         """Hermes would read the history of the session named, also when it has compressed it into another."""
         try:
             return (await self._api.transcript(lease.session_id, lease.profile))[0]
-        except (SessionNotFound, RouteMissing):
+        except (SessionNotFound, RouteMissing, HistoryHidden):
             return lease.session_id
 
     async def follow(self, lease: Lease, order: Order, hearer: Hearer) -> Followed:

@@ -126,6 +126,13 @@ class TitleRefused(UpstreamError):
     http_status = 409
 
 
+class HistoryHidden(UpstreamError):
+    """This conversation was forked, and this Hermes shows the fork's messages in its place: go on in the fork."""
+
+    code = "history_hidden"
+    http_status = 409
+
+
 class RunNotFound(UpstreamRefused):
     """Hermes has no such run: it has ended, or Hermes has restarted."""
 

@@ -13,7 +13,14 @@ from app.hermes.api import HermesApi
 from app.hermes.calls import DEFAULT_PROFILE
 from app.hermes.choice import over_api, suits_dashboard
 from app.hermes.completions import Completions
-from app.hermes.errors import RouteMissing, SessionNotFound, UpstreamAuthRequired, UpstreamError, UpstreamKeyShort
+from app.hermes.errors import (
+    HistoryHidden,
+    RouteMissing,
+    SessionNotFound,
+    UpstreamAuthRequired,
+    UpstreamError,
+    UpstreamKeyShort,
+)
 from app.hermes.lease import MAX_SESSIONS, Lease, RowMarks
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
@@ -36,6 +43,7 @@ class Dashboard(Upstream, Protocol):
     def ready(self) -> bool: ...
     @property
     def base(self) -> str: ...
+    async def settled(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]: ...
     async def forget(self, session_id: str) -> None: ...
@@ -85,8 +93,10 @@ class Hermes:
 
     async def choose(self, order: Order) -> Upstream:
         """How a turn is to run now. Raises UpstreamError."""
-        if self._dashboard is not None and self._dashboard.ready and suits_dashboard(order):
-            return self._dashboard
+        if self._dashboard is not None and suits_dashboard(order):
+            await self._dashboard.settled()
+            if self._dashboard.ready:
+                return self._dashboard
         kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
         return self._upstreams[kind]
 
@@ -118,7 +128,7 @@ class Hermes:
         """
         try:
             return await self.api.messages(session_id, profile)
-        except (SessionNotFound, RouteMissing):
+        except (SessionNotFound, RouteMissing, HistoryHidden):
             return []
         except UpstreamError:
             if self._dashboard is None or not self._dashboard.ready:

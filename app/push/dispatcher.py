@@ -156,7 +156,7 @@ class Dispatcher:
     async def _notice(self, frames: Sequence[Unseen], now: float) -> Notice:
         body = None
         if self._content != "none":
-            body = await self._db.read(lambda tx: store.body_of(tx, frames[0].id))
+            body = await self._db.read(lambda tx: store.body_of(tx, notices.chief(frames).id))
         return notices.of_frames(frames, body, self._content, self._relay_id, now)
 
     def _conclude(

@@ -15,6 +15,7 @@ from app.outbox.wakes import Unseen
 Content = Literal["none", "title", "full"]
 MAX_TEXT = 1500  # bytes of a message's text: with all around it below 3,000, and every provider takes that
 MAX_TITLE = 250
+ASKING = ("approval", "question")
 DAY_S = 86400
 MAX_TTL_S = 28 * DAY_S  # what Web Push services and FCM take
 
@@ -43,7 +44,7 @@ MANNERS = {
 class Notice:
     """One push about everything a device has not seen. `title` and `text` are None below their content level."""
 
-    kind: str  # of the newest frame
+    kind: str  # of the frame that it names
     collapse: str  # a newer push of the same group replaces an older one that was not shown yet
     said: str  # content-free
     count: int
@@ -70,18 +71,23 @@ class Notice:
         return {name: value for name, value in said.items() if value is not None}
 
 
+def chief(frames: Sequence[Unseen]) -> Unseen:
+    """The one to name: the newest, but what waits for an answer before what only tells something."""
+    return next((frame for frame in frames if frame.kind in ASKING), frames[0])
+
+
 def of_frames(frames: Sequence[Unseen], body: bytes | None, content: Content, relay_id: str, now: float) -> Notice:
-    """`frames` newest first, at least one; `body` is the newest one's payload, where any of it may be said."""
-    newest = frames[0]
-    manner = MANNERS[newest.kind]
-    same = sum(frame.kind == newest.kind for frame in frames)
+    """`frames` newest first, at least one; `body` is the payload of their chief, where any of it may be said."""
+    newest, named = frames[0], chief(frames)
+    manner = MANNERS[named.kind]
+    same = sum(frame.kind == named.kind for frame in frames)
     said = manner.one if same == 1 else manner.many.format(n=same)
     if others := len(frames) - same:
         said += f", and {others} more"
     shown: dict[str, Any] = orjson.loads(body) if body and content != "none" else {}
-    ends = newest.expires_at
+    ends = named.expires_at
     return Notice(
-        kind=newest.kind, collapse=KINDS[newest.kind].collapse, said=said, count=len(frames), head=newest.seq,
+        kind=named.kind, collapse=KINDS[named.kind].collapse, said=said, count=len(frames), head=newest.seq,
         relay_id=relay_id, burst=_burst(f"{relay_id}/{newest.id}"), urgent=manner.urgent,
         ttl_s=manner.ttl_s if ends is None else max(1, min(manner.ttl_s, int(ends - now))),
         title=_cut(shown.get("title"), MAX_TITLE),

@@ -64,9 +64,7 @@ class Course:
     async def _through(self) -> bool:
         """False if the turn was stopped before its first upstream byte, and has its end."""
         turn = self._turn
-        if turn.bond is not None:
-            self._asking.adopt()
-        elif not await self._submit():
+        if turn.bond is None and not await self._submit():
             return False
         if turn.state.finish is None:
             await self._settlement.reach()

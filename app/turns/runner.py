@@ -19,6 +19,7 @@ from app.once.keys import Claim, key_of
 from app.once.outward import Outward
 from app.tasks import Supervisor
 from app.turns import store
+from app.turns.asking import Asking
 from app.turns.course import Course
 from app.turns.ends import Devices, Rooms, end_turn
 from app.turns.errors import MediaUnsupported, MessageTooLong, TurnQueueFull, TurnUnknown
@@ -226,6 +227,8 @@ class Turns:
     async def recover(self) -> None:
         """Before serving: follow what was under way, for nothing is sent twice, and begin what was only accepted."""
         for turn in await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved)):
+            if turn.bond is not None:
+                Asking(turn, self._rooms).adopt()
             self._begin(turn)
 
 

@@ -11,6 +11,7 @@ from playwright.async_api import Browser, async_playwright
 from app.demo.stand_in import StandIn, serve_stand_in
 from tests.browser.cable import KEY, Cable, behind, laid
 from tests.browser.phone_page import PhonePage, opened
+from tests.browser.scripted import ScriptedPage, scripted
 from tests.relay import RunningRelay
 from tests.requires import requires
 
@@ -48,3 +49,10 @@ async def relay(tmp_path: Path, cable: Cable, hermes: StandIn) -> AsyncIterator[
 async def phone(browser: Browser, relay: RunningRelay, cable: Cable) -> AsyncIterator[PhonePage]:
     async with opened(browser, relay, cable.url) as phone:
         yield phone
+
+
+@pytest.fixture
+async def paired(browser: Browser) -> AsyncIterator[ScriptedPage]:
+    """The page of a phone that is paired with a relay of the test's own words."""
+    async with scripted(browser) as page:
+        yield page

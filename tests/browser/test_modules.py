@@ -21,6 +21,7 @@ async def page(phone: PhonePage) -> Page:
 
 FOLD = """async (steps) => {
     const turns = await import("/static/js/turns.js");
+    const kinds = await import("/static/js/parts.js");
     let turn = turns.newTurn({ id: "t", session: "s" });
     let gaps = 0;
     for (const [type, payload] of steps) {
@@ -31,8 +32,11 @@ FOLD = """async (steps) => {
         } else if (type === "turn.snapshot") turn = turns.applySnapshot(turn, { turn_id: "t", ...payload });
         else turn = turns.applyEnd(turn, type, { turn_id: "t", ...payload });
     }
-    const parts = turn.parts.map((part) => part.kind === "text" ? turns.segment(part.text) : [part.id, part.state]);
-    return { parts, gaps, status: turn.status, n: turn.n, text: turns.answerText(turn), reasoning: turn.reasoning };
+    const parts = turn.parts.map((part) => {
+        if (part.kind === "text") return kinds.segment(part.text);
+        return part.kind === "thought" ? { thought: part.text } : [part.id, part.state];
+    });
+    return { parts, gaps, n: turn.n, text: turns.answerText(turn) };
 }"""
 
 
@@ -90,6 +94,68 @@ FOLDS: list[tuple[list[Any], list[Any], str]] = [
     ([delta(1, "a"), end("a"), delta(2, "b"), end("c"), snapshot(9, "d")], ["a"], "a"),
     ([delta(1, "a"), tool(2, "started"), end("a\n\nb")], ["a", ["t1", "ended"], "b"], "a\n\nb"),
     ([delta(1, "lost"), end("other")], ["other"], "other"),
+]
+
+
+def told(n: int, text: str, *tools: tuple[str, int], reasoning: str = "") -> tuple[str, dict[str, Any]]:
+    """A snapshot that says after how many characters each tool began."""
+    running = [{"tool_id": tool, "tool_name": "x", "state": "running", "at": at} for tool, at in tools]
+    return "turn.snapshot", {
+        "n": n,
+        "session_id": "s",
+        "state": {"text": text, "reasoning": reasoning, "tools": running},
+    }
+
+
+def thought(n: int, text: str) -> tuple[str, dict[str, Any]]:
+    return event(n, "reasoning.delta", delta=text)
+
+
+def aside(n: int, text: str) -> tuple[str, dict[str, Any]]:
+    return event(n, "assistant.commentary", text=text)
+
+
+RUNS, ENDED = ["t1", "running"], ["t1", "ended"]
+FOLDS += [
+    # Where the relay says it, tools stand where they began; it counts characters, not UTF-16 units.
+    ([told(9, "a\n\nb", ("t1", 1), ("t2", 4))], ["a", RUNS, "b", ["t2", "running"]], "a\n\nb"),
+    ([told(9, "😀😀\n\nb", ("t1", 2))], ["😀😀", RUNS, "b"], "😀😀\n\nb"),
+    ([told(9, "a\n\nb", ("t1", 0), ("t2", 0))], [RUNS, ["t2", "running"], "a\n\nb"], "a\n\nb"),
+    ([delta(1, "a"), told(9, "a\n\nb\n\nc", ("t1", 4))], ["a\n\nb", RUNS, "c"], "a\n\nb\n\nc"),
+    ([told(9, "a", ("t1", 1)), delta(10, "\n\n"), delta(11, "b"), end("a\n\nB")], ["a", ENDED, "B"], "a\n\nB"),
+    # Thoughts stand where they were thought, and do not end a segment of the text.
+    (
+        [thought(1, "hm"), delta(2, "a"), tool(3, "started"), thought(4, "so"), delta(5, "b"), end("a\n\nb")],
+        [{"thought": "hm"}, "a", ENDED, {"thought": "so"}, "b"],
+        "a\n\nb",
+    ),
+    ([delta(1, "Hel"), thought(2, "?"), delta(3, "lo"), end("Hello")], ["Hel", {"thought": "?"}, "lo"], "Hello"),
+    (
+        [delta(1, "Hel"), thought(2, "?"), delta(3, "o"), event(4, "assistant.completed", content="Hello")],
+        [{"thought": "?"}, "Hello"],
+        "Hello",
+    ),
+    (
+        [thought(1, "a"), told(4, "x", reasoning="abc"), thought(5, "d")],
+        [{"thought": "abc"}, "x", {"thought": "d"}],
+        "x",
+    ),
+    ([thought(1, "abc"), told(0, "")], [], ""),
+    (
+        [
+            thought(1, "ab"),
+            delta(2, "x"),
+            tool(3, "started"),
+            thought(4, "cd"),
+            told(9, "y\n\nz", ("t1", 1), reasoning="abcd"),
+        ],
+        [{"thought": "ab"}, "y", RUNS, {"thought": "cd"}, "z"],
+        "y\n\nz",
+    ),
+    # Interim words stand for themselves, whether the relay counts them as text or not.
+    ([delta(1, "a"), aside(2, "b"), delta(3, "c"), end("a\n\nb\n\nc")], ["a", "b", "c"], "a\n\nb\n\nc"),
+    ([aside(1, "b"), tool(2, "started"), delta(3, "c"), end("c")], ["b", ENDED, "c"], "b\n\nc"),
+    ([aside(1, "b"), tool(2, "started"), delta(3, "c"), end("d")], ["b", ENDED, "d"], "b\n\nd"),
 ]
 
 
@@ -194,6 +260,38 @@ async def test_a_turn_is_not_shown_twice(page: Page) -> None:
             [rows, turn],
         )
         assert items == shown, (rows, turn)
+
+
+ASKS: list[tuple[list[Any], dict[str, Any]]] = [
+    ([("take", {"state": "open"})], {"outcome": None, "isWaiting": False}),
+    # The last request counts; an end is an end, whatever is heard before or after it.
+    ([("take", {"state": "waiting"}), ("take", {"state": "open"})], {"outcome": None, "isWaiting": False}),
+    ([("take", {}), ("closed", {"outcome": "denied"}), ("take", {})], {"outcome": "denied", "asked": True}),
+    ([("closed", {"outcome": "expired"}), ("take", {})], {"outcome": "expired", "text": "ls"}),
+    ([("closed", {"outcome": "expired"})], {"outcome": "expired", "asked": False}),
+    # What the relay does not list is over; the frame that says how comes later.
+    ([("take", {}), ("opened", {})], {"outcome": "closed"}),
+    ([("take", {}), ("opened", {}), ("closed", {"outcome": "allowed", "choice": "once"})], {"outcome": "allowed"}),
+    ([("take", {}), ("ended", "t")], {"outcome": "closed"}),
+]
+
+
+async def test_an_approval_is_folded(page: Page) -> None:
+    for steps, expected in ASKS:
+        found = await page.evaluate(
+            """async (steps) => {
+                const { AskList } = await import("/static/js/asklist.js");
+                const shelf = { names: () => [], get: () => {}, set: () => true, remove: () => {} };
+                const asks = new AskList({ shelf, wire: null, changed: () => {} });
+                for (const [act, payload] of steps) {
+                    const about = { approval_id: "a", turn_id: "t", session_id: "s", summary: "ls", ...payload };
+                    asks[act](act === "take" || act === "closed" ? about : payload);
+                }
+                return asks.all;
+            }""",
+            steps,
+        )
+        assert [{name: ask[name] for name in expected} for ask in found] == [expected], steps
 
 
 async def test_waiting_grows_and_is_spread(page: Page) -> None:

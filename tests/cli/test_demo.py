@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 
+from app.demo import texts
+
 from .conftest import Talaria
 
 
@@ -16,6 +18,17 @@ def test_it_talks_to_itself_and_ends(talaria: Talaria) -> None:
     assert (who, answer) == ("hermes>", "Hello out there")
     assert last.startswith("[completed, first words after ")
     assert done.stderr == ""
+
+
+def test_it_thinks_and_asks_over_the_dashboard(talaria: Talaria) -> None:
+    done = talaria.run("demo", "--once", "--ask", "Clean up the old logs", PORT="0")
+    said = done.stdout.splitlines()
+    assert "[thinks]" in said
+    assert f"[asks: may it run `{texts.CLEAN_UP_COMMAND}`? yes, once]" in said
+    assert texts.CLEANED_UP in said
+    done = talaria.run("demo", "--once", "--ask", "Help me choose", PORT="0")
+    assert f"[asks: {texts.COLOUR} Gold]" in done.stdout
+    assert texts.chosen("Gold") in done.stdout
 
 
 def test_an_answer_that_fails_is_status_1(talaria: Talaria) -> None:

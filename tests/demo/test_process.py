@@ -16,15 +16,15 @@ from tests.demo.conftest import KEY
 
 
 @asynccontextmanager
-async def process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """The process and its URL; it is killed at the end if it still runs."""
-    command = [sys.executable, "-m", "app.demo", "--port", "0", "--key", KEY, "--delay", "0"]
+async def process(*options: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, dict[str, str]]]:
+    """The process and where it listens; it is killed at the end if it still runs."""
+    command = [sys.executable, "-m", "app.demo", "--port", "0", "--key", KEY, "--delay", "0", *options]
     running = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert running.stdout is not None
         async with asyncio.timeout(20):
             line = await running.stdout.readline()
-        yield running, json.loads(line)["url"]
+        yield running, json.loads(line)
     finally:
         if running.returncode is None:
             running.kill()
@@ -33,8 +33,8 @@ async def process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
 
 async def test_it_is_steered_over_http_and_stops_at_sigterm() -> None:
     async with (
-        process() as (running, url),
-        httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {KEY}"}) as http,
+        process() as (running, urls),
+        httpx.AsyncClient(base_url=urls["url"], headers={"Authorization": f"Bearer {KEY}"}) as http,
     ):
         client = await Client.with_session(http)
         state = (await http.post("/__stand_in/gate", json={"open": False})).json()
@@ -57,3 +57,14 @@ async def test_it_is_steered_over_http_and_stops_at_sigterm() -> None:
         assert (stream.names[-1], stream.broken) == ("done", None)
         assert not stream.all("run.completed")
         assert await running.wait() == 0
+
+
+async def test_its_dashboard_asks_for_the_token_that_was_given() -> None:
+    token = "token-0123456789"
+    async with (
+        process("--dashboard-token", token, "--approval-timeout", "9") as (_, urls),
+        httpx.AsyncClient(base_url=urls["dashboard_url"]) as http,
+    ):
+        assert (await http.get("/api/config")).status_code == 401
+        config = (await http.get("/api/config", headers={"X-Hermes-Session-Token": token})).json()
+        assert config["approvals"]["timeout"] == 9

@@ -34,7 +34,7 @@ async def test_the_key_is_asked_for(stand_in: StandIn, header: str | None) -> No
     refusal = {"message": "Invalid API key", "type": "invalid_request_error", "code": "invalid_api_key"}
     async with httpx.AsyncClient(base_url=stand_in.url, headers=headers) as http:
         for method, path in set(ENDPOINTS.values()) - {("GET", "/health")} | {("GET", "/__stand_in")}:
-            answer = await http.request(method, path.format(session_id="x"))
+            answer = await http.request(method, path.format(session_id="x", run_id="x"))
             assert (answer.status_code, answer.json()) == (401, {"error": refusal}), path
         assert (await http.get("/health")).json() == {"status": "ok", "platform": "hermes-agent", "version": "0.19.0"}
         assert (await http.get("/v1/health")).status_code == 200
@@ -70,15 +70,19 @@ async def test_capabilities_name_only_what_is_there(client: Client) -> None:
     assert body["object"] == "hermes.api_server.capabilities"
     assert body["auth"] == {"type": "bearer", "required": True}
     assert body["features"]["session_chat_streaming"] is True
-    assert body["features"]["run_submission"] is False
+    assert body["features"]["responses_api"] is False
     assert body["endpoints"]["session_chat_stream"] == {
         "method": "POST",
         "path": "/api/sessions/{session_id}/chat/stream",
     }
-    bodies = {"POST": {"message": "SAY:x"}, "PATCH": {"title": "x"}}
-    for endpoint in body["endpoints"].values():
+    says = {"message": "SAY:x", "input": "APPROVE2:ls|pwd", "messages": [{"role": "user", "content": "SAY:x"}]}
+    bodies = {"POST": says | {"choice": "once"}, "PATCH": {"title": "x"}}
+    run_id = (await client.http.post("/v1/runs", json=says)).json()["run_id"]
+    while (await client.http.get(f"/v1/runs/{run_id}")).json()["status"] != "waiting_for_approval":
+        pass
+    for endpoint in sorted(body["endpoints"].values(), key=lambda endpoint: endpoint["path"].endswith("/events")):
         at = (await Client.with_session(client.http)).session_id
-        method, path = endpoint["method"], endpoint["path"].format(session_id=at)
+        method, path = endpoint["method"], endpoint["path"].format(session_id=at, run_id=run_id)
         assert (await client.http.request(method, path, json=bodies.get(method))).is_success, path
         await client.http.delete(f"/api/sessions/{at}")  # titles are unique
 

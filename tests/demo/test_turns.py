@@ -128,7 +128,7 @@ async def test_a_stopping_agent_ends_streams_with_done_and_may_come_back(client:
 
 async def test_a_restart_keeps_sessions_and_shows() -> None:
     agent = Agent(delay_s=0)
-    seen = []
+    seen, listed = [], []
     port = 0
     for _ in range(2):
         async with serve_stand_in(KEY, port, agent=agent) as served:

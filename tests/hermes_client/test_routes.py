@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import Misconfigured
 from app.hermes.errors import UpstreamInsecure
-from app.hermes.routes import api_route
+from app.hermes.routes import api_route, dashboard_route
 from app.settings import HermesSettings
 
 KEY = "api-key-0123456789"
@@ -69,3 +69,23 @@ def test_the_parts_of_a_route(url: str, host: str, port: int, header: str) -> No
 
 def test_an_empty_url_switches_it_off() -> None:
     assert api_route(settings("")) is None
+
+
+@pytest.mark.parametrize("secret", ["hermes_dashboard_token", "hermes_dashboard_password"])
+def test_what_opens_the_dashboard_is_kept_as_the_key_is(secret: str) -> None:
+    def dashboard(url: str, *plain: str) -> HermesSettings:
+        return HermesSettings(**{"hermes_dashboard_url": url, secret: KEY, "hermes_allow_plain": plain})  # type: ignore[arg-type]
+
+    with pytest.raises(UpstreamInsecure, match="TALARIA_HERMES_ALLOW_PLAIN") as caught:
+        dashboard_route(dashboard("http://hermes.lan:9119"))
+    assert KEY not in str(caught.value)
+    for url in ("http://127.0.0.1:9119", "https://hermes.lan", "http://hermes:9119"):
+        route = dashboard_route(dashboard(url, "hermes"))
+        assert route is not None
+        assert route.headers == {}
+    assert dashboard_route(dashboard("")) is None
+
+
+def test_a_token_that_no_header_can_carry_is_refused_unsaid() -> None:
+    with pytest.raises(Misconfigured, match="TALARIA_HERMES_DASHBOARD_TOKEN"):
+        dashboard_route(HermesSettings(hermes_dashboard_token="two\r\nlines"))  # type: ignore[arg-type]

@@ -27,10 +27,11 @@ from app.hermes.errors import (
     UpstreamFailed,
     UpstreamInvalid,
     UpstreamRefused,
+    UpstreamTimeout,
     UpstreamUnreachable,
 )
 from app.hermes.routes import Route
-from app.hermes.stream import post_events
+from app.hermes.stream import get_events, post_events
 from app.wire.sse import SseEvent
 from tests.hermes_client.canned import END, STREAM, Canned, answer, canned, chunk
 
@@ -114,6 +115,34 @@ def test_what_is_sent(run: Run) -> None:
     assert b"Authorization: Bearer key" in lines
     assert b"Content-Length: 15" in lines
     assert body == b'{"message":"x"}'
+
+
+def test_what_is_sent_for_a_stream_that_is_there(run: Run) -> None:
+    async def ask() -> tuple[bytes, list[SseEvent]]:
+        events: list[SseEvent] = []
+        async with canned(STREAM, chunk(EVENT), END) as server:
+            await get_events(server.route(Authorization="Bearer key"), "/p", events.extend, opened=lambda: None)
+        return server.requests[0], events
+
+    request, events = run(ask())
+    assert request.startswith(b"GET /p HTTP/1.1\r\n")
+    assert b"Authorization: Bearer key\r\n" in request
+    assert b"Content-" not in request
+    assert len(events) == 1
+
+
+def test_a_header_of_the_request_cannot_take_the_place_of_the_key(run: Run) -> None:
+    async def send() -> bytes:
+        async with canned(STREAM, END) as server:
+            headers = {"X-Hermes-Session-Id": "s1", "Authorization": "Bearer other"}
+            route = server.route(Authorization="Bearer key")
+            await post_events(route, "/p", b"{}", lambda _: None, opened=lambda: None, headers=headers)
+        return server.requests[0]
+
+    request = run(send())
+    assert b"X-Hermes-Session-Id: s1\r\n" in request
+    assert request.count(b"Authorization: ") == 1
+    assert b"Bearer key" in request
 
 
 def test_an_interim_answer_is_not_the_answer(run: Run) -> None:
@@ -217,7 +246,7 @@ def test_nobody_answers_the_connect(run: Run, monkeypatch: pytest.MonkeyPatch) -
         for other in (first, second):
             other.setblocking(False)
             other.connect_ex(stuck.getsockname())
-        with pytest.raises(UpstreamUnreachable):
+        with pytest.raises(UpstreamTimeout):
             run(Reading().read(Canned([], port=stuck.getsockname()[1])))
 
 

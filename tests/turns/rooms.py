@@ -18,9 +18,11 @@ from app.approvals.service import Approvals
 from app.clock import ManualClock
 from app.db import Database, Tx, open_database
 from app.delivery.hub import Hub
+from app.delivery.news import News
 from app.delivery.peer import Grants
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
+from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.once.outward import Outward
 from app.outbox import store as outbox
@@ -151,6 +153,7 @@ class Rooms:
     approvals: Approvals
     turns: Turns
     pauses: Pauses
+    naps: Pauses  # of the dashboard; its gate is closed at first
     agent: Agent
     bell: Phone = field(default_factory=lambda: Phone("tablet", Supports(), grants={}))  # hears what is kept, no more
 
@@ -191,10 +194,15 @@ class Rooms:
         async with asyncio.timeout(WAIT_S):
             while True:
                 self.bell.rung.clear()
-                for _, _, payload in await self.kept():
-                    if payload["turn_id"] == turn_id:
+                for _, type_, payload in await self.kept():
+                    if type_.startswith("turn.") and payload["turn_id"] == turn_id:
                         return payload
                 await self.bell.rung.wait()
+
+
+async def for_ever(seconds: float) -> None:
+    """Stands for the sleep of rooms whose time does not pass."""
+    await asyncio.Event().wait()
 
 
 def open_device(tx: Tx, device_id: str) -> None:
@@ -212,24 +220,40 @@ async def open_devices(db: Database) -> None:
 
 
 @asynccontextmanager
-async def open_rooms(path: Path, url: str, *, clock: ManualClock | None = None) -> AsyncIterator[Rooms]:
-    """A relay's rooms without its gateway, before `recover`. May be opened again on the same path: a restart."""
+async def open_rooms(
+    path: Path, url: str, *, clock: ManualClock | None = None, board: StandIn | None = None
+) -> AsyncIterator[Rooms]:
+    """A relay's rooms without its gateway, before `recover`. May be opened again on the same path: a restart.
+
+    With a `board` its dashboard is used, and is connected.
+    """
     clock = clock or ManualClock()
     async with AsyncExitStack() as stack:
         db = await stack.enter_async_context(open_database(f"sqlite:///{path / 'talaria.db'}"))
         tasks = await stack.enter_async_context(Supervisor())
-        settings = HermesSettings(hermes_api_url=url, hermes_api_key=KEY)  # type: ignore[arg-type]
-        hermes = await stack.enter_async_context(Hermes(settings, tasks))
-        hub, pauses = Hub(), Pauses(clock)
+        hub = Hub()
+        settings = HermesSettings(
+            hermes_api_url=url, hermes_api_key=KEY,  # type: ignore[arg-type]
+            hermes_dashboard_url=board.dashboard_url if board else "",
+            hermes_dashboard_token=board.dashboard_token if board else None,  # type: ignore[arg-type]
+        )  # fmt: skip
+        dashboard, naps = None, Pauses(ManualClock())
+        if board is not None:
+            dashboard = await stack.enter_async_context(
+                Dashboard(settings, tasks, titled=News(hub, clock).titled, sleep=naps)
+            )
+            await dashboard.settled()
+        hermes = await stack.enter_async_context(Hermes(settings, tasks, dashboard))
+        pauses = Pauses(clock)
         pauses.gate.set()
         outward = Outward(db, clock, tasks)
-        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=pauses)
+        approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=for_ever)
         stack.push_async_callback(approvals.close)
         turns = Turns(
             db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward, sleep=pauses
         )  # fmt: skip
         stack.push_async_callback(turns.close)
-        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, Agent())
+        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, naps, Agent())
         hub.join(rooms.bell)
         yield rooms
 

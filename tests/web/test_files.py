@@ -35,6 +35,11 @@ def test_nothing_of_another_origin_is_named(file: Path) -> None:
     assert not re.findall(r"https?://[^\s`$]+|//cdn", text)
 
 
+@pytest.mark.parametrize("file", [file for file in OURS if file.suffix in (".js", ".css")], ids=lambda file: file.name)
+def test_no_file_grows_long(file: Path) -> None:
+    assert file.read_text().count("\n") < 300, "what second thing lives there?"
+
+
 def test_imports_lead_to_files() -> None:
     for file in STATIC.glob("js/**/*.js"):
         for target in IMPORT.findall(file.read_text()):

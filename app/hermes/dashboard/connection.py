@@ -25,6 +25,7 @@ CALL_S = 30.0  # Hermes builds an agent within some calls; above it is stuck
 MAX_PENDING = 256  # calls without an answer; a further one is refused as busy
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
+STEADY_S = 30.0  # a socket that stayed open for so long was of use, although nobody called
 
 
 class Listener(Protocol):
@@ -53,7 +54,7 @@ class Connection:
         self._pending: dict[str, asyncio.Future[Any]] = {}
         self._listeners: dict[str, Listener] = {}
         self._last = 0
-        self._answered = False
+        self._useful = False
 
     @property
     def is_open(self) -> bool:
@@ -71,12 +72,14 @@ class Connection:
                     await self._sleep(self._jittered(max(pause, _at_least(exc))))
                     pause = min(pause * 2, LONGEST_PAUSE_S)
                     continue
-                self._answered = False
+                self._useful = False
                 self._became(None)
+                steady = asyncio.get_running_loop().call_later(STEADY_S, self._is_useful)
                 await self._read(self._socket)
+                steady.cancel()
                 self._lose()
                 self._became(UpstreamUnreachable())
-                if self._answered:
+                if self._useful:
                     pause = FIRST_PAUSE_S
                 else:  # it opens and breaks: at once again would be a storm
                     await self._sleep(self._jittered(pause))
@@ -137,7 +140,7 @@ class Connection:
         elif frame.get("method") == "event":
             self._event(frame.get("params"))
         elif isinstance(id := frame.get("id"), str) and (answer := self._pending.get(id)) is not None:
-            self._answered = True
+            self._is_useful()
             if answer.done():
                 return
             if "error" in frame:
@@ -170,6 +173,9 @@ class Connection:
                 answer.set_exception(Unanswered())
         for listener in listeners.values():
             listener.lost(StreamBroken())
+
+    def _is_useful(self) -> None:
+        self._useful = True
 
     def _jittered(self, seconds: float) -> float:
         return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, hides nothing

@@ -22,6 +22,7 @@ from app.hermes.routes import Route, is_loopback
 from app.settings import HermesSettings
 
 _PAGE_TOKEN = re.compile(rb'__HERMES_SESSION_TOKEN__\s*=\s*"([!-~]{1,512}?)"')
+_HEADER = "X-Hermes-Session-Token"
 _NAMED = "start it with the --host that TALARIA_HERMES_DASHBOARD_URL names"
 
 
@@ -37,8 +38,8 @@ class Credential(Protocol):
 
     async def headers(self) -> dict[str, str]: ...
 
-    def refused(self) -> None:
-        """Forget what was learnt."""
+    def refused(self, headers: Mapping[str, str]) -> None:
+        """Hermes does not take these: forget what they were made of."""
 
     def again(self) -> None:
         """What failed may be tried once more."""
@@ -58,10 +59,11 @@ class Token:
         return {"token": await self._read()}
 
     async def headers(self) -> dict[str, str]:
-        return {"X-Hermes-Session-Token": await self._read()}
+        return {_HEADER: await self._read()}
 
-    def refused(self) -> None:
-        self._token = self.given
+    def refused(self, headers: Mapping[str, str]) -> None:
+        if headers.get(_HEADER) == self._token:
+            self._token = self.given
 
     def again(self) -> None:
         self._token = self.given
@@ -104,17 +106,17 @@ class Access:
         if self._credential is None:
             await self.knock()
         assert self._credential is not None
-        answer = await self._get(self._credential, path, params, limit)
+        credential = self._credential
+        headers = await credential.headers()
+        answer = await self._rest.send("GET", path, headers, params=params, limit=limit)
         if answer.status == 401:
-            self._credential.refused()
-            answer = await self._get(self._credential, path, params, limit)
+            credential.refused(headers)
+            headers = await credential.headers()
+            answer = await self._rest.send("GET", path, headers, params=params, limit=limit)
         if (refusal := self._refusal(answer)) is not None:
             raise refusal
-        self._credential.learn(answer)
+        credential.learn(answer)
         return answer.json()
-
-    async def _get(self, credential: Credential, path: str, params: Mapping[str, str] | None, limit: int) -> Answer:
-        return await self._rest.send("GET", path, await credential.headers(), params=params, limit=limit)
 
     async def why_refused(self) -> UpstreamError:
         """Every refusal of the socket is HTTP 403; its neighbours say more."""
@@ -122,8 +124,6 @@ class Access:
             await self.get("/api/sessions", {"limit": "1"})
         except UpstreamError as exc:
             return exc
-        if self._credential is not None:
-            self._credential.refused()
         return UpstreamAuthRequired(f"the dashboard lets the relay in but refuses its socket: {_NAMED}")
 
     async def _about(self) -> About:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 from app.errors import OutcomeUncertain
 from app.hermes.dashboard.errors import CallRefused, Unanswered
@@ -23,8 +24,9 @@ from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 
-SETTLE_S = 2.0  # longest wait for Hermes to put the last turn away: submitted earlier, the next one is queued
-SILENCE_S = 15.0
+CONNECT_S = 3.0  # longest wait for the first try to reach the dashboard
+QUIET_S = 5.0  # how often it is looked whether anything was heard of a turn
+QUIETS = 3  # looks without a word, after which Hermes is asked
 LOOK_S = (2.0, 10.0)  # first and longest pause between two looks at a silent session
 MAX_TITLE = 200  # characters
 _NOT_PENDING = 4009
@@ -66,6 +68,10 @@ class Dashboard:
     def ready(self) -> bool:
         return self._link.connection.is_open
 
+    async def settled(self) -> None:
+        """Wait until it is known whether it is there: turns that wait for the relay's start are the first."""
+        await self._link.settled(CONNECT_S)
+
     @property
     def base(self) -> str:
         return self._link.base
@@ -75,7 +81,8 @@ class Dashboard:
 
         Raises SessionNotFound.
         """
-        answer = await self._link.get(f"/api/sessions/{session_id}/messages", given(profile=profile), MAX_ROWS)
+        path = f"/api/sessions/{quote(session_id, safe='')}/messages"
+        answer = await self._link.get(path, given(profile=profile), MAX_ROWS)
         rows = answer.get("messages")
         if not isinstance(rows, list):
             raise UpstreamInvalid("the dashboard answered without messages")
@@ -159,14 +166,14 @@ class Dashboard:
 
     async def _run_in(self, live: Live, lease: Lease, text: str, hearer: Hearer) -> bool:
         """False: Hermes has closed this live session, and has not got the message."""
-        await _settled(live)
+        await live.settle()
         with self._hearing(live, hearer) as listener:
             try:
-                answer = await self._link.call("prompt.submit", {"session_id": live.id, "text": text})
+                answer = await self._link.connection.call("prompt.submit", {"session_id": live.id, "text": text})
             except SessionNotFound:
                 return False
-            hearer.accepted(live.id)
-            status = answer.get("status")
+            hearer.accepted(live.id)  # whatever the answer says besides
+            status = answer.get("status") if isinstance(answer, dict) else None
             listener.begin(queued=status == "queued", in_midst=status == "steered")
             await self._listen(listener, live, lease, hearer)
             return True
@@ -201,15 +208,23 @@ class Dashboard:
     async def _watch(self, listener: TurnListener, live_id: str, hearer: Hearer) -> Followed:
         """Ends when the turn is over and nothing was heard of it: another client has its events."""
         while True:
+            await self._quiet(listener)
             seen, pause = listener.count, LOOK_S[0]
-            await self._sleep(SILENCE_S)
             while listener.count == seen:
                 if not await self._seems_busy(live_id):
                     return Followed.GONE
-                if await hearer.silent():
+                if listener.count == seen and await hearer.silent():
                     return Followed.ENDED
                 await self._sleep(pause)
                 pause = min(pause * 2, LOOK_S[1])
+
+    async def _quiet(self, listener: TurnListener) -> None:
+        """Until nothing was heard for 15 to 20 s."""
+        quiets = 0
+        while quiets < QUIETS:
+            seen = listener.count
+            await self._sleep(QUIET_S)
+            quiets = quiets + 1 if listener.count == seen else 0
 
     async def _seems_busy(self, live_id: str) -> bool:
         try:
@@ -243,14 +258,6 @@ class Dashboard:
 
     def _lost(self) -> None:
         self._sessions.lives.clear()
-
-
-async def _settled(live: Live) -> None:
-    try:
-        async with asyncio.timeout(SETTLE_S):
-            await live.settled.wait()
-    except TimeoutError:
-        live.settled.set()  # the news of it went to another client
 
 
 def _said(answer: Json, part: str, field: str) -> str:

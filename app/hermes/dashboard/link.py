@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
@@ -36,6 +37,7 @@ class Link:
         self._settings, self._tasks, self._lost = settings, tasks, lost
         self.connection = Connection(self._connect, became=self._became, observe=observe, sleep=sleep)
         self.approval_s = APPROVAL_S
+        self._tried = asyncio.Event()
         self._route: Route | None = None
         self._rest: Rest | None = None
         self._access: Access | None = None
@@ -99,7 +101,15 @@ class Link:
         self._version = about.version
         return socket
 
+    async def settled(self, within_s: float) -> None:
+        """Wait until it is known whether the dashboard is there."""
+        if self._running is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._tried.wait()
+
     def _became(self, error: RelayError | None) -> None:
+        self._tried.set()
         if error is None:
             self._state = {"state": "up"} | ({"version": self._version} if self._version else {})
             self._tasks.start(self._read_settings(), "dashboard settings")

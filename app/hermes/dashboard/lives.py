@@ -9,6 +9,8 @@ from app.hermes.dashboard.events import Usage
 
 MAX_IDLE = 16  # live sessions without a turn, each an agent in Hermes' memory; beyond it the longest unused is closed
 
+SETTLE_S = 2.0  # a message that Hermes gets before it has put the last turn away is queued behind it
+
 
 class Live:
     """A conversation in Hermes' memory. `key` is the id under which it is stored, and changes at a compression."""
@@ -22,6 +24,14 @@ class Live:
         self.usage = Usage()
         self.settled = asyncio.Event()  # Hermes has put the last turn of ours away
         self.settled.set()
+
+    async def settle(self) -> None:
+        """Until Hermes has put the last turn of ours away, for as long as that usually takes."""
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                await self.settled.wait()
+        except TimeoutError:
+            self.settled.set()  # the news of it went to another client
 
 
 class Lives:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from app.hermes.dashboard.rest import Answer, Rest
 from app.hermes.errors import UpstreamAuthRequired, UpstreamBusy, UpstreamError, UpstreamFailed, UpstreamInvalid
@@ -39,10 +39,11 @@ class Login:
         async with self._lock:
             if not self._cookies:
                 await self._login()
-        return {"Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
+        return self._sent()
 
-    def refused(self) -> None:
-        self._cookies = {}
+    def refused(self, headers: Mapping[str, str]) -> None:
+        if headers == self._sent():  # else there has been a new login since
+            self._cookies = {}
 
     def learn(self, answer: Answer) -> None:
         """Hermes renews a login by itself, with any answer."""
@@ -51,9 +52,10 @@ class Login:
 
     async def query(self) -> dict[str, str]:
         """What the URL of one connect carries."""
-        answer = await self._rest.send("POST", "/api/auth/ws-ticket", await self.headers())
+        headers = await self.headers()
+        answer = await self._rest.send("POST", "/api/auth/ws-ticket", headers)
         if answer.status == 401:
-            self.refused()
+            self.refused(headers)
             answer = await self._rest.send("POST", "/api/auth/ws-ticket", await self.headers())
         if answer.status == 401:
             raise UpstreamAuthRequired("the dashboard does not accept its own login: look into its log")
@@ -64,6 +66,9 @@ class Login:
         if not isinstance(ticket, str) or not ticket:
             raise UpstreamInvalid("the dashboard answered without a ticket")
         return {"ticket": ticket}
+
+    def _sent(self) -> dict[str, str]:
+        return {"Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
 
     async def _login(self) -> None:
         if self._failure is not None:

@@ -85,12 +85,15 @@ class Sessions:
         return live
 
     async def _close_copies(self, session_id: str) -> None:
-        for row in await self._link.rows():
-            id = row.get("id")
-            if row.get("session_key") == session_id and isinstance(id, str) and row.get("status") not in BUSY:
+        if (live := self.lives.of(session_id)) is not None:
+            await live.settle()
+        copies = [row for row in await self._link.rows() if row.get("session_key") == session_id]
+        for row in copies:
+            if isinstance(id := row.get("id"), str) and row.get("status") not in BUSY:
                 self.lives.discard(id)
                 await self._link.call("session.close", {"session_id": id})
-        self._elsewhere.pop(session_id, None)
+        if not any(row.get("status") in BUSY for row in copies):  # nobody's turn is ended for this
+            self._elsewhere.pop(session_id, None)
 
     async def _close_idle(self, live_id: str) -> None:
         try:

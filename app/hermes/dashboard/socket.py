@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from app.hermes.dashboard.credentials import About, Access
 from app.hermes.errors import UpstreamFailed, UpstreamInvalid, UpstreamRefused, UpstreamUnreachable, UpstreamUnsupported
@@ -45,7 +45,7 @@ async def open_socket(route: Route, access: Access) -> tuple[About, ClientConnec
                 "the dashboard's socket redirects: TALARIA_HERMES_DASHBOARD_URL must be where it answers itself"
             ) from None
         raise UpstreamFailed(f"the dashboard's socket failed (HTTP {status})") from None
-    except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as exc:
+    except (OSError, TimeoutError, WebSocketException) as exc:
         raise UpstreamUnreachable(detail=type(exc).__name__) from exc
     try:
         await _expect_ready(socket)

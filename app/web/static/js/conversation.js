@@ -57,6 +57,13 @@ export class Conversation {
     this.#keep();
   }
 
+  /** The conversation has another name. */
+  titled(session, title) {
+    if (this.session !== session || !title) return;
+    this.conv = { ...this.conv, title };
+    this.#keep();
+  }
+
   /** The relay has found or made the session of the turn that began this conversation. */
   placed(turn, session) {
     if (!turn || !session || turn.conv !== this.conv.id || this.session !== null) return;

@@ -1,18 +1,19 @@
 // From the agent's rows and the turns this page knows to what is shown. Pure.
+import { isOpen } from "./asks.js";
 import { answerText, contentText, isFailed, isLive } from "./turns.js";
 
 /**
  * @param {object[]} rows Hermes' message rows, oldest first
- * @returns exchanges: {id, said, parts, reasoning, answered}; `answered`: the agent finished it
+ * @returns exchanges: {id, said, parts, answered}; `answered`: the agent finished it
  */
 export function exchanges(rows) {
   const list = [];
   for (const row of rows) {
     if (row.role === "user") {
-      list.push({ id: `row-${row.id}`, said: contentText(row.content) ?? "", parts: [], reasoning: "", answered: false });
+      list.push({ id: `row-${row.id}`, said: contentText(row.content) ?? "", parts: [], answered: false });
     } else if (row.role === "assistant" || row.role === "tool") {
       // The oldest page may begin in the middle of an answer.
-      if (!list.length) list.push({ id: `row-${row.id}`, said: null, parts: [], reasoning: "", answered: false });
+      if (!list.length) list.push({ id: `row-${row.id}`, said: null, parts: [], answered: false });
       if (row.role === "assistant") assistant(list.at(-1), row);
       else result(list.at(-1), row);
     }
@@ -21,10 +22,10 @@ export function exchanges(rows) {
 }
 
 function assistant(exchange, row) {
+  const thought = row.reasoning || row.reasoning_content;
+  if (thought) exchange.parts.push({ kind: "thought", text: thought });
   const text = contentText(row.content) ?? "";
   if (text !== "") exchange.parts.push({ kind: "text", text });
-  const thought = row.reasoning || row.reasoning_content;
-  if (thought) exchange.reasoning += (exchange.reasoning ? "\n\n" : "") + thought;
   for (const call of calls(row.tool_calls)) {
     exchange.parts.push({
       kind: "tool",
@@ -69,6 +70,21 @@ export function transcript(history, turns) {
   if (at < 0) return [...history, ...turns];
   const turn = turns[at].said === null ? { ...turns[at], said: last.said } : turns[at];
   return [...history.slice(0, -1), ...turns.with(at, turn)];
+}
+
+/**
+ * Which of the approvals and questions belong to which item: those of a turn by its id, older ones by the owner's words.
+ * @returns {{of: object[][], loose: object[]}} of: per item; loose: open ones of a turn that is not shown
+ */
+export function askedIn(items, asks) {
+  const of = items.map((item) => asks.filter((ask) => ask.turn === item.id));
+  const loose = [];
+  for (const ask of asks.filter(({ turn }) => !items.some(({ id }) => id === turn))) {
+    const at = items.findLastIndex((item) => item.answered !== undefined && ask.said !== null && item.said === ask.said);
+    if (at >= 0) of[at].push(ask);
+    else if (isOpen(ask)) loose.push(ask);
+  }
+  return { of, loose };
 }
 
 function isSame(exchange, turn) {

@@ -1,7 +1,7 @@
 // The turns this page knows: those it began, kept in the browser until they are over so that neither a reload nor
 // a dropped socket loses or doubles what the owner typed, and those of other devices.
 import { uuid } from "./ids.js";
-import { applyEnd, applyEvent, applySnapshot, isFailed, isLive, newTurn } from "./turns.js";
+import { applyAsk, applyEnd, applyEvent, applySnapshot, isFailed, isLive, newTurn } from "./turns.js";
 
 // The relay knows a key for 24 h. What waited longer must not send itself: it might have been sent before.
 const SENDS_ITSELF_MS = 12 * 3600_000;
@@ -96,9 +96,21 @@ export class TurnList {
     this.#put(was, applySnapshot(was, payload));
   }
 
+  /** Where the agent asked; again for what a snapshot has put together anew. */
+  asked(ask) {
+    const turn = ask && this.find(ask.turn);
+    const now = turn && applyAsk(turn, ask);
+    if (now !== turn) this.#put(turn, now, false);
+  }
+
+  stopping(turn, stopping) {
+    const now = this.find(turn.id);
+    if (now) this.#put(now, { ...now, stopping }, false);
+  }
+
   /** The link is lost: what ends before it is back was not seen whole. */
   lost() {
-    this.all = this.all.map((turn) => (isLive(turn) ? { ...turn, whole: false } : turn));
+    this.all = this.all.map((turn) => (isLive(turn) ? { ...turn, whole: false, stopping: false } : turn));
   }
 
   /** @returns {{turn, whole}} whole: this page has shown all of it */

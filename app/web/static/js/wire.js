@@ -72,8 +72,7 @@ export class Wire {
   }
 
   /** Resolves with the frame that answers. Rejects with Refused, also when the link is lost. */
-  request(channel, type, payload) {
-    const id = uuid();
+  request(channel, type, payload, id = uuid()) {
     return new Promise((resolve, reject) => {
       if (!this.send(channel, type, payload, id)) {
         reject(new Refused({ code: "offline", message: "There is no connection to the relay.", retryable: true }));

@@ -1,11 +1,14 @@
 import { Component, createRef, html } from "../html.js";
+import { askedIn } from "../transcript.js";
 import { Announcer } from "./announcer.js";
+import { Ask, AskAnnouncer, AskedElsewhere } from "./asks.js";
 import { Composer } from "./composer.js";
 import { Drawer, Sessions } from "./drawer.js";
-import { Mark, Menu, Plus } from "./icons.js";
+import { Chevron, Mark, Menu, Plus } from "./icons.js";
 import { Badge, Messages, Notice } from "./messages.js";
 import { copyCode } from "./prose.js";
 import { Scroller } from "./scroller.js";
+import { Sheet } from "./sheet.js";
 import { Status } from "./status.js";
 import { Turn } from "./turn.js";
 
@@ -15,7 +18,7 @@ const IDEAS = ["What can you do?", "Show me tools at work", "A short tour of Mar
 export class Chat extends Component {
   scroller = createRef();
   composer = createRef();
-  state = { drawer: false };
+  state = { drawer: false, sheet: null };
 
   #say = (text) => {
     this.props.client.say(text);
@@ -24,19 +27,24 @@ export class Chat extends Component {
 
   #drawer = (drawer) => {
     this.setState({ drawer });
-    if (drawer) this.props.client.list();
+    if (drawer) this.props.client.sessions.list();
   };
 
+  /** @param session whose; null: of a new one */
+  #sheet = (session) => this.setState({ sheet: { session } });
+
   #conversation(client) {
-    const { talk } = client;
+    const { asks, talk } = client;
     const { conv, history, items } = talk;
+    const { of, loose } = askedIn(items, asks.ofSession(conv.session));
     const empty = !items.length && !history.error && (conv.session === null || history.read);
     return html`
       <${Scroller} handle=${this.scroller} key=${conv.id} label="Conversation"
         first=${items[0]?.id} onClick=${copyCode}>
         <${Earlier} talk=${talk} history=${history} />
-        ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} />`}
-        ${items.map((turn) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} client=${client} />`)}
+        ${empty && html`<${Empty} onIdea=${(idea) => this.composer.current.write(idea)} onName=${() => this.#sheet(null)} />`}
+        ${items.map((turn, at) => html`<${Turn} key=${turn.key ?? turn.id} turn=${turn} asked=${of[at]} client=${client} />`)}
+        ${loose.map((ask) => html`<${Ask} key=${ask.id} ask=${ask} asks=${asks} />`)}
       </${Scroller}>`;
   }
 
@@ -47,34 +55,52 @@ export class Chat extends Component {
       </${Scroller}>`;
   }
 
-  render({ client }, { drawer }) {
-    const { inbox, link, talk } = client;
-    const { conv } = talk;
+  render({ client }, { drawer, sheet }) {
+    const { asks, inbox, link, talk } = client;
     return html`
       <div class="shell">
-        <aside class="side"><header><${Mark} /><strong>Talaria</strong></header><${Sessions} client=${client} /></aside>
+        <aside class="side"><header><${Mark} /><strong>Talaria</strong></header><${Sessions} client=${client} onMenu=${this.#sheet} /></aside>
         <div class="chat">
           <header class="top">
             <button type="button" class="tap menu" aria-label=${inbox.unread ? `Conversations (unread messages: ${inbox.unread})` : "Conversations"}
               onClick=${() => this.#drawer(true)}>
               <${Menu} /><${Badge} count=${inbox.unread} />
             </button>
-            <div class="heading"><h1>${inbox.shown ? "Messages" : conv.title ?? "New conversation"}</h1><${Status} client=${client} /></div>
+            <div class="heading"><${Title} client=${client} onMenu=${this.#sheet} /><${Status} client=${client} /></div>
             <button type="button" class="tap" aria-label="New conversation" onClick=${() => client.begin()}><${Plus} /></button>
           </header>
           <${Stopped} client=${client} link=${link} />
+          <${AskedElsewhere} client=${client} />
           <main>
             ${inbox.shown ? this.#messages(inbox) : this.#conversation(client)}
             <${Notice} inbox=${inbox} />
             <${News} client=${client} />
           </main>
           <${Announcer} turn=${talk.latest} />
+          <${AskAnnouncer} asks=${asks} />
           ${!inbox.shown && html`
             <${Composer} handle=${this.composer} running=${talk.running} onSay=${this.#say} onStop=${(turn) => client.stop(turn)} />`}
         </div>
-        <${Drawer} client=${client} open=${drawer} onClose=${() => this.#drawer(false)} />
+        <${Drawer} client=${client} open=${drawer} onClose=${() => this.#drawer(false)} onMenu=${this.#sheet} />
+        <${Sheet} client=${client} of=${sheet} onClose=${() => this.setState({ sheet: null })}
+          onOpened=${() => this.setState({ sheet: null, drawer: false })} />
       </div>`;
   }
+}
+
+/** Of what is on the screen. That of a conversation opens what can be done with it. */
+function Title({ client, onMenu }) {
+  const { inbox, talk } = client;
+  const { session, title } = talk.conv;
+  if (inbox.shown) return html`<h1>Messages</h1>`;
+  if (session === null) return html`<h1>${title ?? "New conversation"}</h1>`;
+  const named = title ?? "Conversation";
+  return html`
+    <h1>
+      <button type="button" aria-haspopup="dialog" onClick=${() => onMenu({ id: session, title: named })}>
+        <span>${named}</span><${Chevron} />
+      </button>
+    </h1>`;
 }
 
 function Stopped({ client, link }) {
@@ -124,7 +150,7 @@ function Earlier({ talk, history }) {
   return html`<p class="centre"><button type="button" class="button small plain" onClick=${() => talk.earlier()}>Earlier messages</button></p>`;
 }
 
-const Empty = ({ onIdea }) => html`
+const Empty = ({ onIdea, onName }) => html`
   <div class="empty">
     <span class="badge"><${Mark} size=${56} /></span>
     <h2>Your agent is listening</h2>
@@ -132,4 +158,5 @@ const Empty = ({ onIdea }) => html`
     <div class="ideas">
       ${IDEAS.map((idea) => html`<button type="button" onClick=${() => onIdea(idea)}>${idea}</button>`)}
     </div>
+    <button type="button" class="button small plain name-first" aria-haspopup="dialog" onClick=${onName}>Name it first</button>
   </div>`;

@@ -51,7 +51,7 @@ export class Composer extends Component {
         <textarea id="say" ref=${this.box} rows="1" placeholder="Message your agent" enterkeyhint="enter" autocomplete="off"
           value=${text} onInput=${(event) => this.write(event.target.value)} onKeyDown=${this.#key} />
         ${stops
-          ? html`<button type="button" class="round stop" aria-label="Stop" onClick=${() => onStop(running)}><${Halt} /></button>`
+          ? html`<button type="button" class="round stop" aria-label=${running.stopping ? "Stopping" : "Stop"} disabled=${running.stopping} onClick=${() => onStop(running)}><${Halt} /></button>`
           : html`<button type="submit" class="round" aria-label="Send" disabled=${!text.trim()}><${Up} /></button>`}
       </form>`;
   }

@@ -1,11 +1,12 @@
 import { Component, createRef, html } from "../html.js";
-import { Close, Mark, Plus } from "./icons.js";
+import { AskBadge } from "./asks.js";
+import { Close, Mark, More, Plus } from "./icons.js";
 import { Badge } from "./messages.js";
 
 const PUSH = { ok: "Push: working", failing: "Push: failing", none: "Push: not set up", off: "Push: switched off" };
 
 /** Earlier conversations. Beside the conversation where there is room, else in a dialog that the menu opens. */
-export function Sessions({ client, onChosen }) {
+export function Sessions({ client, onChosen, onMenu }) {
   const { items, more, loading, error } = client.sessions;
   const { inbox } = client;
   const push = PUSH[client.hello?.push?.state];
@@ -25,13 +26,16 @@ export function Sessions({ client, onChosen }) {
             <button type="button" aria-current=${!inbox.shown && session.id === client.talk.session ? "page" : null}
               onClick=${choose(() => client.open(session))}>
               <span class="session-title">${session.title}</span>
+              <${AskBadge} client=${client} session=${session.id} />
               <span class="session-time">${ago(session.at)}</span>
             </button>
+            <button type="button" class="tap" aria-label="Rename, fork or delete" aria-haspopup="dialog"
+              onClick=${() => onMenu(session)}><${More} /></button>
           </li>`)}
       </ul>
       ${!items.length && !loading && !error && html`<p class="quiet">Conversations will be listed here.</p>`}
       ${error && html`<p class="quiet">${error.message}</p>`}
-      ${more && html`<button type="button" class="button small plain" onClick=${() => client.list({ more: true })}>More</button>`}
+      ${more && html`<button type="button" class="button small plain" onClick=${() => client.sessions.list({ more: true })}>More</button>`}
     </nav>
     ${push && html`<p class="quiet push-state">${push}</p>`}`;
 }
@@ -45,7 +49,7 @@ export class Drawer extends Component {
     if (!this.props.open && current.open) current.close();
   }
 
-  render({ client, onClose }) {
+  render({ client, onClose, onMenu }) {
     const outside = (event) => event.target === event.currentTarget && onClose();
     return html`
       <dialog class="drawer" ref=${this.dialog} aria-label="Conversations" onClose=${onClose} onClick=${outside}>
@@ -53,7 +57,7 @@ export class Drawer extends Component {
           <header><${Mark} /><strong>Talaria</strong>
             <button type="button" class="tap" aria-label="Close" onClick=${onClose}><${Close} /></button>
           </header>
-          <${Sessions} client=${client} onChosen=${onClose} />
+          <${Sessions} client=${client} onChosen=${onClose} onMenu=${onMenu} />
         </div>
       </dialog>`;
   }

@@ -15,6 +15,12 @@ export const Check = () => icon(html`<path d="M5 12.5l4.5 4.5L19 7.5" />`, 16);
 export const Cross = () => icon(html`<path d="M7 7l10 10M17 7L7 17" />`, 16);
 export const Dash = () => icon(html`<path d="M6 12h12" />`, 16);
 export const Spark = () => icon(html`<path d="M12 4v4M12 16v4M4 12h4M16 12h4M7 7l2 2M15 15l2 2M17 7l-2 2M9 15l-2 2" />`, 16);
+export const Hand = () => icon(html`<path d="M12 3l7.5 2.8v5.4c0 4.5-3 8-7.5 9.8-4.5-1.8-7.5-5.3-7.5-9.8V5.8zM12 8v4.5M12 15.6v.1" />`);
+export const Asks = () => icon(html`<path d="M4 5h16v11h-8l-4.5 4v-4H4zM9.8 9.2a2.2 2.2 0 1 1 3 2c-.6.3-.8.6-.8 1.2M12 14v.1" />`);
+export const More = () => icon(html`<path d="M5.5 12h.01M12 12h.01M18.5 12h.01" stroke-width="3" />`);
+export const Pencil = () => icon(html`<path d="M4 20l1-4L16.5 4.5l3 3L8 19zM14 7l3 3" />`);
+export const Fork = () => icon(html`<path d="M6 20V4M6 15c0-4 12-2 12-8M18 7V4M15 7l3-3 3 3" />`);
+export const Bin = () => icon(html`<path d="M4 7h16M9 7V4h6v3M6.5 7l1 13h9l1-13M10 11v5M14 11v5" />`);
 export const Alert = () => icon(html`<path d="M12 8v5M12 16.5v.1M12 3.5l9 16H3z" />`);
 
 /** A winged sandal; the same lines as icons/talaria.svg. */

@@ -1,19 +1,17 @@
 import { html } from "../html.js";
-import { isFailed, segment } from "../turns.js";
-import { Alert, Chevron, Spark } from "./icons.js";
+import { isOpen } from "../asks.js";
+import { isFailed } from "../turns.js";
+import { segment } from "../parts.js";
+import { Ask } from "./asks.js";
+import { Failure } from "./failure.js";
 import { Prose } from "./prose.js";
+import { Thought } from "./thought.js";
 import { Tool } from "./tool.js";
 
-const LAYERS = {
-  relay: "The relay failed",
-  upstream: "Hermes could not be used",
-  agent: "The agent failed",
-  device: "This was not sent",
-};
 const ENDS = { stopped: "Stopped.", interrupted: "Interrupted: this is what had been said." };
 
 /** What the owner said and what came of it: an exchange of the history or a turn of this page. */
-export function Turn({ turn, client }) {
+export function Turn({ turn, asked, client }) {
   const { status = "completed", said } = turn;
   return html`
     <section class="turn" data-status=${status}>
@@ -23,7 +21,7 @@ export function Turn({ turn, client }) {
           <div class="bubble">${said}</div>
           <${Waiting} turn=${turn} connected=${client.link.name === "open"} />
         </div>`}
-      <${Answer} turn=${turn} status=${status} />
+      <${Answer} turn=${turn} status=${status} asked=${asked} asks=${client.asks} />
       ${ENDS[status] && html`<p class="ending">${ENDS[status]}</p>`}
       ${isFailed(turn) && html`<${Failure} turn=${turn} client=${client} />`}
     </section>`;
@@ -37,50 +35,41 @@ function Waiting({ turn, connected }) {
   return html`<p class="waiting">${turn.position > 1 ? `Waiting, number ${turn.position} in line` : "Waiting: next in line"}</p>`;
 }
 
-function Answer({ turn, status }) {
+function Answer({ turn, status, asked, asks }) {
+  const { parts } = turn;
   const running = status === "running";
-  if (!running && !turn.parts.length && !turn.reasoning) return null;
-  const last = turn.parts.length - 1;
+  if (!running && !parts.length && !asked.length) return null;
+  const placed = new Set(parts.map((part) => part.kind === "ask" && part.id));
+  const last = parts.at(-1);
+  const streams = running && (last?.kind === "text" || last?.kind === "thought");
+  const one = (part, at) => {
+    const isLast = running && at === parts.length - 1;
+    switch (part.kind) {
+      case "tool":
+        return html`<${Tool} key=${at} tool=${part} />`;
+      case "thought":
+        return html`<${Thought} key=${at} text=${part.text} thinking=${isLast} />`;
+      case "ask":
+        return asked.filter(({ id }) => id === part.id).map(card);
+      default:
+        return html`<${Prose} key=${at} text=${segment(part.text)} streaming=${isLast && !part.aside} />`;
+    }
+  };
+  const card = (ask) => html`<${Ask} key=${ask.id} ask=${ask} asks=${asks} />`;
   return html`
     <div class="answer">
       <h3 class="sr">Answer</h3>
-      ${turn.reasoning && html`<${Reasoning} text=${turn.reasoning} />`}
-      ${turn.parts.map((part, at) =>
-        part.kind === "tool"
-          ? html`<${Tool} key=${at} tool=${part} />`
-          : html`<${Prose} key=${at} text=${segment(part.text)} streaming=${running && at === last} />`,
-      )}
-      ${running && turn.parts[last]?.kind !== "text" && html`<${Dots} />`}
+      ${parts.map(one)}
+      ${asked.filter(({ id }) => !placed.has(id)).map(card)}
+      ${running && !streams && !asked.some(isOpen) && html`<${Dots} />`}
+      ${running && html`<${Held} turn=${turn} />`}
     </div>`;
 }
 
-const Reasoning = ({ text }) => html`
-  <details class="reasoning">
-    <summary><${Spark} />Reasoning<${Chevron} /></summary>
-    <${Prose} text=${text} streaming=${false} />
-  </details>`;
+/** Why nothing happens, or will not go on happening. */
+function Held({ turn }) {
+  const words = turn.stopping ? "Stopping …" : turn.held && (turn.held.message ?? "The agent has not begun yet.");
+  return html`<p class="held" role="status">${words}</p>`;
+}
 
 const Dots = () => html`<p class="dots"><span /><span /><span /><span class="sr">Working</span></p>`;
-
-function Failure({ turn, client }) {
-  const error = turn.error ?? {};
-  const uncertain = turn.status === "uncertain";
-  const title = uncertain ? "Nobody knows whether this was done" : (LAYERS[error.layer] ?? "This turn failed");
-  const words = error.message ?? (uncertain ? "Look before you send it again." : "");
-  return html`
-    <div class="failure" role="group" aria-label="Failure">
-      <${Alert} />
-      <div>
-        <p class="failure-title">${title}</p>
-        ${words && html`<p>${words}</p>`}
-        ${error.code && html`<p class="failure-code">${[error.layer, error.code].filter(Boolean).join(" · ")}</p>`}
-        ${turn.said !== null && html`
-          <div class="failure-actions">
-            <button type="button" class="button small" onClick=${() => client.retry(turn)}>
-              ${uncertain ? "Send again" : "Try again"}
-            </button>
-            <button type="button" class="button small plain" onClick=${() => client.dismiss(turn)}>Dismiss</button>
-          </div>`}
-      </div>
-    </div>`;
-}

@@ -1,0 +1,269 @@
+"""Turns over the dashboard: what they ask, how they are stopped, and what a cut or a restart makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from app.approvals.errors import ApprovalClosed, ApprovalWaiting
+from app.clock import ManualClock
+from app.demo.agent import Agent
+from app.demo.stand_in import StandIn, serve_stand_in
+from tests.demo.board import board as open_board
+from tests.turns.rooms import KEY, Rooms, open_devices, open_rooms
+
+
+@pytest.fixture
+async def stand_in() -> AsyncIterator[StandIn]:
+    async with serve_stand_in(KEY, agent=Agent(delay_s=0)) as served:
+        yield served
+
+
+class House:
+    """One relay after another on the same data, in front of the same Hermes."""
+
+    def __init__(self, path: Path, stand_in: StandIn) -> None:
+        self._path, self.stand_in, self._clock = path, stand_in, ManualClock()
+        self._open = AsyncExitStack()
+
+    async def start(self) -> Rooms:
+        opened = open_rooms(self._path, self.stand_in.url, clock=self._clock, board=self.stand_in)
+        rooms = await self._open.enter_async_context(opened)
+        await rooms.approvals.recover()
+        await rooms.turns.recover()
+        return rooms
+
+    async def restart(self) -> Rooms:
+        await self.stop()
+        return await self.start()
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+
+@pytest.fixture
+async def house(tmp_path: Path, stand_in: StandIn) -> AsyncIterator[House]:
+    house = House(tmp_path, stand_in)
+    async with asyncio.timeout(20):
+        yield house
+    await house.stop()
+
+
+@pytest.fixture
+async def rooms(house: House) -> Rooms:
+    rooms = await house.start()
+    await open_devices(rooms.db)
+    return rooms
+
+
+async def kept(rooms: Rooms, type_: str, count: int = 1) -> list[dict[str, Any]]:
+    """Payloads of the kept frames of a type, once there are so many."""
+    async with asyncio.timeout(10):
+        while True:
+            rooms.bell.rung.clear()
+            found = [payload for _, type, payload in await rooms.kept() if type == type_]
+            if len(found) >= count:
+                return found
+            await rooms.bell.rung.wait()
+
+
+# what it brings
+
+
+async def test_thoughts_and_tools_as_they_happen(rooms: Rooms) -> None:
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "THINK:hm\nPRE:let me see\nTOOL:terminal:echo hi")
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["reasoning"]) == ("completed", "hmhm")
+    assert end["text"].startswith("let me see\n\n")
+    names = phone.events()
+    assert names.index("reasoning.delta") < names.index("assistant.delta") < names.index("tool.started")
+    assert names.count("tool.completed") == 1
+    assert names[-2:] == ["run.completed", "done"]
+
+
+async def test_pictures_go_the_other_way_and_the_next_turn_knows_of_them(rooms: Rooms, stand_in: StandIn) -> None:
+    phone, session = rooms.phone(), await rooms.session()
+    parts = [
+        {"type": "text", "text": "SAY:a cat"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}},
+    ]
+    routes = []
+    for message in ("SAY:one", parts, "SAY:two"):
+        turn = await rooms.send(phone, message, session_id=session)
+        assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+        routes.append(await route_of(rooms, turn["turn_id"]))
+    assert routes == ["dashboard", "session_stream", "dashboard"]
+    assert [row["content"] for row in stand_in.agent.history.get(session).rows if row["role"] == "assistant"] == [
+        "one", "a cat", "two",
+    ]  # fmt: skip
+
+
+async def route_of(rooms: Rooms, turn_id: str) -> str:
+    return str(orjson.loads((await rooms.stored(turn_id))[3])["route"])
+
+
+# approvals and questions
+
+
+async def test_an_approval_is_asked_allowed_and_acted_on(rooms: Rooms) -> None:
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "APPROVE:rm -rf /tmp/x")
+    (asked,) = await kept(rooms, "approval.request")
+    assert (asked["summary"], asked["tool"], asked["state"]) == ("rm -rf /tmp/x", "terminal", "open")
+    assert asked["turn_id"] == turn["turn_id"]
+    assert asked["expires_at"] - asked["asked_at"] == 57
+    assert [ask["approval_id"] for ask in rooms.approvals.of_turn(turn["turn_id"])] == [asked["approval_id"]]
+    answer = await rooms.approvals.respond("phone", asked["approval_id"], "once", "f1")
+    assert (answer["outcome"], answer["choice"], answer["by"]) == ("allowed", "once", "phone")
+    end = await rooms.ended(turn["turn_id"])
+    assert end["finish"] == "completed"
+    assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["allowed"]
+    assert rooms.approvals.open() == ([], [])
+
+
+async def test_of_two_only_the_oldest_can_be_answered(rooms: Rooms, stand_in: StandIn) -> None:
+    turn = await rooms.send(rooms.phone(), "APPROVE2:rm one|rm two")
+    first, second = await kept(rooms, "approval.request", 2)
+    assert (first["state"], second["state"]) == ("open", "waiting")
+    with pytest.raises(ApprovalWaiting):
+        await rooms.approvals.respond("phone", second["approval_id"], "once", None)
+    await rooms.approvals.respond("phone", first["approval_id"], "deny", None)
+    reopened = (await kept(rooms, "approval.request", 3))[2]
+    assert (reopened["approval_id"], reopened["state"]) == (second["approval_id"], "open")
+    await rooms.approvals.respond("tablet", second["approval_id"], "once", None)
+    assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+    outcomes = [payload["outcome"] for payload in await kept(rooms, "approval.resolved", 2)]
+    assert outcomes == ["denied", "allowed"]
+
+
+async def test_answered_on_the_dashboard_itself(rooms: Rooms, stand_in: StandIn) -> None:
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one")
+    (asked,) = await kept(rooms, "approval.request")
+    (live,) = stand_in.dashboard.live()
+    async with open_board(stand_in) as other:
+        other.session_id = live.id
+        assert await other.call("approval.respond", choice="once") == {"resolved": 1}
+        assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+    assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+    with pytest.raises(ApprovalClosed):
+        await rooms.approvals.respond("phone", asked["approval_id"], "once", None)
+
+
+@pytest.mark.parametrize("answer", ["red", "something else"])
+async def test_a_question(rooms: Rooms, answer: str) -> None:
+    turn = await rooms.send(rooms.phone(), "ASK:Which?|red|blue")
+    (asked,) = await kept(rooms, "question.ask")
+    assert (asked["text"], asked["choices"], asked["turn_id"]) == ("Which?", ["red", "blue"], turn["turn_id"])
+    closed = await rooms.approvals.answer("phone", asked["question_id"], answer, None)
+    assert (closed["outcome"], closed["answer"]) == ("answered", answer)
+    assert answer in (await rooms.ended(turn["turn_id"]))["text"]
+
+
+# stopping
+
+
+async def test_a_turn_that_runs_is_stopped(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    answers = [await rooms.turns.stop(phone, turn["turn_id"], key) for key in ("f1", "f1", "f2")]
+    assert [answer["stopped"] for answer in answers[:2]] == [True, True]
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("stopped", "w1")
+    assert phone.events()[-2:] == ["run.completed", "done"]
+
+
+async def test_a_turn_that_waits_for_an_approval_is_stopped(rooms: Rooms) -> None:
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "APPROVE:rm one")
+    await kept(rooms, "approval.request")
+    assert (await rooms.turns.stop(phone, turn["turn_id"], None))["stopped"]
+    assert (await rooms.ended(turn["turn_id"]))["finish"] == "stopped"
+    assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+
+
+# a cut, a restart
+
+
+async def test_a_cut_socket_is_taken_up_again(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "tools WORDS:9 gated")
+    await phone.event("assistant.delta")
+    stand_in.dashboard.hang_up()
+    await phone.until("turn.snapshot")
+    stand_in.agent.gate.set()
+    end = await rooms.ended(turn["turn_id"])
+    assert end["finish"] == "completed"
+    assert end["text"].endswith("w1 w2 w3 w4 w5 w6 w7 w8 w9")
+    assert len(stand_in.agent.turns_started) == 1
+
+
+async def test_an_approval_outlives_the_relay(house: House, rooms: Rooms, stand_in: StandIn) -> None:
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one")
+    (asked,) = await kept(rooms, "approval.request")
+    rooms = await house.restart()
+    assert [ask["approval_id"] for ask in rooms.approvals.open()[0]] == [asked["approval_id"]]
+    phone = rooms.phone()
+    assert phone.frames[0]["payload"]["state"]["approvals"][0]["approval_id"] == asked["approval_id"]
+    assert (await rooms.approvals.respond("phone", asked["approval_id"], "once", None))["outcome"] == "allowed"
+    assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+    assert len(stand_in.agent.turns_started) == 1
+
+
+async def test_a_dashboard_that_restarts_leaves_its_turn_interrupted(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    for live in stand_in.dashboard.live():
+        stand_in.dashboard.forget(live)
+    stand_in.dashboard.hang_up()
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("interrupted", "w1")
+
+
+async def test_another_client_takes_the_events_and_the_end_is_found(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    (live,) = stand_in.dashboard.live()
+    async with open_board(stand_in) as other:
+        await other.resume(live.stored_id)
+        stand_in.agent.gate.set()
+        await other.until("message.complete")
+        rooms.naps.gate.set()
+        end = await rooms.ended(turn["turn_id"])
+        assert live.socket is not None
+    assert (end["finish"], end["text"]) == ("completed", "w1 w2 w3 w4 w5 w6 w7 w8 w9")
+
+
+async def test_a_conversation_that_is_compressed_goes_on_elsewhere(rooms: Rooms) -> None:
+    phone, session = rooms.phone(), await rooms.session()
+    first = await rooms.send(phone, "SAY:one", session_id=session)
+    await rooms.ended(first["turn_id"])
+    turn = await rooms.send(phone, "COMPRESS SAY:two", session_id=session)
+    later = await rooms.send(phone, "SAY:three", session_id=session)
+    moved = await phone.until("chat.session.moved")
+    assert moved["payload"]["from"] == session
+    end = await rooms.ended(turn["turn_id"])
+    assert end["session_id"] == moved["payload"]["to"] != session
+    assert (await rooms.ended(later["turn_id"]))["session_id"] == moved["payload"]["to"]
+
+
+async def test_titles_reach_every_link(rooms: Rooms) -> None:
+    phone, tablet = rooms.phone(), rooms.phone("tablet")
+    turn = await rooms.send(phone, "SAY:one")
+    end = await rooms.ended(turn["turn_id"])
+    named = await tablet.until("chat.session")
+    assert named["payload"]["session_id"] == end["session_id"]
+    assert named["payload"]["title"]
