@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -14,16 +14,21 @@ class Line:
         self._ends: set[asyncio.StreamWriter] = set()
         self._hears = asyncio.Event()
         self._hears.set()
+        self._after: bytes | None = None
         self.url = ""
 
-    def deafen(self) -> None:
-        """What the relay says still arrives."""
-        self._hears.clear()
+    def deafen(self, after: str | None = None) -> None:
+        """What the relay says still arrives. `after`: not before it says this."""
+        if after is None:
+            self._hears.clear()
+        else:
+            self._after = after.encode()
 
     def drop(self) -> None:
         """Every connection is reset. The next ones are whole."""
         for end in self._ends:
             end.transport.abort()
+        self._after = None
         self._hears.set()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,16 +40,26 @@ class Line:
         ends = {writer, far_writer}
         self._ends |= ends
         try:
-            await asyncio.gather(_pour(reader, far_writer), _pour(far_reader, writer, self._hears))
+            await asyncio.gather(
+                _pour(reader, far_writer, self._heard), _pour(far_reader, writer, self._answered)
+            )  # fmt: skip
         finally:
             self._ends -= ends
 
+    async def _heard(self, data: bytes) -> None:
+        if self._after is not None and self._after in data:
+            self._hears.clear()
 
-async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hears: asyncio.Event | None = None) -> None:
+    async def _answered(self, data: bytes) -> None:
+        await self._hears.wait()
+
+
+async def _pour(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: Callable[[bytes], Awaitable[None]]
+) -> None:
     try:
         while data := await reader.read(65536):
-            if hears is not None:
-                await hears.wait()
+            await first(data)
             writer.write(data)
             await writer.drain()
     except ConnectionError:

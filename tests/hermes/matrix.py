@@ -12,7 +12,7 @@ RELAY_KILLED, CUT, RESTARTED, KILLED = FAULTS = (
 
 Outcome = tuple[str, int]  # how it ended, and how often Hermes began it
 
-DONE, LOST, BROKEN = ("completed", 1), ("uncertain", 0), ("interrupted", 1)
+DONE, LOST, BROKEN, REFUSED = ("completed", 1), ("uncertain", 0), ("interrupted", 1), ("failed", 0)
 
 # What all ways have in common. `accepted` goes on; an end that was heard is found again.
 _EVERY: dict[tuple[str, str], Outcome] = {(state, fault): DONE for state in ("accepted", "ending") for fault in FAULTS}
@@ -24,9 +24,11 @@ _EVERY |= {("submitting", CUT): DONE, ("running", CUT): DONE, ("running", RELAY_
 _EVERY |= {("running", RESTARTED): BROKEN, ("running", KILLED): BROKEN}
 
 _BUT: dict[tuple[str, str, str], Outcome] = {
-    # the dying gateway finishes what it runs, and stores it; its dashboard does not
+    # the socket that it was bound to is gone: it never left
+    ("dashboard", "submitting", RESTARTED): REFUSED,
+    ("dashboard", "submitting", KILLED): REFUSED,
+    # the dying gateway finishes what it runs, and stores it; of a run it says at once that it is cancelled
     ("session_stream", "running", RESTARTED): DONE,
-    ("runs", "running", RESTARTED): DONE,
     ("completions", "running", RESTARTED): DONE,
     # a drop interrupts it
     ("completions", "submitting", CUT): BROKEN,

@@ -27,8 +27,8 @@ from tests.relay import RunningRelay, running, settings_for
 
 ROOT = Path(__file__).parents[2]
 ENDS_WITHIN_S = 60.0
-LONG = "WORDS:80 DELAY:50"  # 4 s: time enough for a fault to be in its middle
-WORDS = " ".join(f"w{n}" for n in range(1, 81))
+LONG = "WORDS:120 DELAY:50"  # 6 s: time enough for a fault to be in its middle
+WORDS = " ".join(f"w{n}" for n in range(1, 121))
 SHORT = "SAY:done"
 
 
@@ -177,13 +177,16 @@ class Round:
 
 async def cut(round: Round) -> None:
     """What was held before its first byte leaves now, and arrives; the lines break before anything comes back."""
-    for line in (line for side in round.sides for line in side.lines):
-        line.deafen()
+    for side in round.sides:
+        api, dashboard = side.lines
+        api.deafen(after=side.markers["submitting"])  # some ways read the history first
+        dashboard.deafen()  # the frames of a WebSocket are masked
     round.let_go("submitting")
     for side in round.sides:
         await _begun(round.lab, side.markers["submitting"])
     for line in (line for side in round.sides for line in side.lines):
         line.drop()
+    await round.hermes_is_back()
 
 
 async def _begun(lab: Lab, marker: str) -> None:

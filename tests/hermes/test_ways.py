@@ -15,7 +15,7 @@ import pytest
 
 from tests.hermes.hermes_lab import Lab
 from tests.hermes.talk import ended, events, say, send, shown
-from tests.hermes.ways import DASHBOARDS, WAYS, environ, kind, route, running_over
+from tests.hermes.ways import DASHBOARDS, WAYS, environ, kind, route, running_over, state_is
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
 
@@ -150,18 +150,12 @@ async def test_the_model_is_down_whatever_the_way(lab: Lab, tmp_path: Path, monk
             assert (way, after["text"]) == (way, "back again")
 
 
-async def dashboard_is(state: str, relay: RunningRelay) -> None:
-    async with asyncio.timeout(15):
-        while relay.relay.upstream()["dashboard"]["state"] != state:
-            await relay.relay.hermes.probe()
-
-
 async def test_the_dashboard_is_not_there(lab: Lab, tmp_path: Path) -> None:
     """The dashboard alone being away is no failure: the turn goes over the session stream."""
     async with running_over("dashboard", lab, tmp_path) as relay:
         phone = await relay.connect()
         lab.kill("dashboard")
-        await dashboard_is("down", relay)
+        await state_is("down", "dashboard", relay)
         try:
             end = await say(phone, f"SAY:without a dashboard {os.getpid()}")
         finally:
@@ -175,5 +169,5 @@ async def test_the_credentials_are_wrong(lab: Lab, tmp_path: Path) -> None:
     wrong = {"HERMES_DASHBOARD_TOKEN": "not-the-token-0123456789"}
     async with running(settings_for(tmp_path / "a", **(environ("dashboard", lab) | wrong))) as relay:
         phone = await relay.connect()
-        await dashboard_is("auth_required", relay)
+        await state_is("auth_required", "dashboard", relay)
         assert (await say(phone, "SAY:still works"))["finish"] == "completed"  # over the session stream

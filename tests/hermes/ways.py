@@ -45,10 +45,15 @@ async def running_over(way: str, lab: Lab, data_dir: Path) -> AsyncIterator[Runn
 
 
 async def up(way: str, relay: RunningRelay) -> None:
-    """Returns when the relay has found what its way needs. Phones learn it from auth.ok, so they are asked."""
-    name = "dashboard" if way in DASHBOARDS else "api"
-    async with asyncio.timeout(15):
-        while relay.relay.upstream().get(name, {}).get("state") != "up":
+    """Returns when the relay has found what its way needs."""
+    await state_is("up", "dashboard" if way in DASHBOARDS else "api", relay)
+
+
+async def state_is(state: str, upstream: str, relay: RunningRelay) -> None:
+    """Looks again until it is: what was lost just now is noticed meanwhile."""
+    async with asyncio.timeout(30):
+        await relay.relay.hermes.probe()
+        while relay.relay.upstream()[upstream]["state"] != state:
             await relay.relay.hermes.probe()
 
 
