@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import orjson
 
-from app.hermes.errors import UpstreamInvalid, UpstreamUnreachable
+from app.hermes.dashboard.errors import unreachable
+from app.hermes.errors import UpstreamInvalid
 from app.hermes.routes import Route
 
 CONNECT_S = 5.0
@@ -75,7 +76,7 @@ class Rest:
             finally:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
-            raise UpstreamUnreachable(detail=type(exc).__name__) from exc
+            raise unreachable(self._route.base, exc) from exc
         cookies = response.headers.get_list("set-cookie")
         return Answer(response.status_code, bytes(raw), tuple(cookies), _seconds(response.headers.get("retry-after")))
 
