@@ -118,17 +118,17 @@ async def test_a_stop_that_does_not(paired: ScriptedPage) -> None:
 async def test_a_failure_says_what_can_be_done(paired: ScriptedPage) -> None:
     await paired.open()
     error = {
-        "code": "upstream_unreachable",
+        "code": "upstream_failed",
         "layer": "upstream",
-        "message": "Hermes cannot be reached.",
+        "message": "Hermes failed: HTTP 500",
         "retryable": True,
     }
     await paired.relay.say("turn.failed", ended("", "failed", error=error), kept=True)
     failure = paired.page.get_by_role("group", name="Failure")
     await expect(failure).to_contain_text("Hermes could not be used")
-    await expect(failure).to_contain_text("Hermes cannot be reached.")
-    await expect(failure).to_contain_text("Look whether Hermes runs")
-    await expect(failure).to_contain_text("upstream · upstream_unreachable")
+    await expect(failure).to_contain_text("Hermes failed: HTTP 500")
+    await expect(failure).to_contain_text("Hermes' log says more.")
+    await expect(failure).to_contain_text("upstream · upstream_failed")
 
 
 async def test_what_is_wrong_with_hermes_is_said_with_what_to_do(paired: ScriptedPage) -> None:

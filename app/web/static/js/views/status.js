@@ -1,7 +1,7 @@
 import { Component, html } from "../html.js";
 
 const HERMES = {
-  down: ["warn", "Connected, but Hermes does not answer"],
+  down: ["warn", "Connected, but Hermes is away"],
   auth_required: ["warn", "Connected, but Hermes lets nobody in"],
   off: ["warn", "Connected, but to no Hermes"],
 };
