@@ -71,6 +71,7 @@ async def test_one_is_deleted_after_a_confirmation(listed: ScriptedPage) -> None
     menu = await menu_of(listed, "Apples")
     await menu.get_by_role("button", name="Delete").click()
     await expect(menu).to_contain_text("“Apples” will be gone for good")
+    await expect(menu.get_by_role("button", name="Cancel")).to_be_focused()  # not lost with the button that was pressed
     await menu.get_by_role("button", name="Cancel").click()
     assert listed.relay.all("chat.sessions.delete") == []
     menu = await menu_of(listed, "Apples")
