@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from app.approvals import frames, store
 from app.approvals.ask import Ask, Asker, Json, Kind, outcome
@@ -95,6 +95,12 @@ class Approvals:
         """After a restart: who takes the answers to what this turn has asked."""
         for entry in self._register.of_turn(turn_id):
             entry.asker = asker
+
+    def abandon_others(self, turn_ids: Collection[str]) -> None:
+        """After a restart: what other turns than these have asked, nobody could take an answer to."""
+        for entry in self._register:
+            if entry.live and entry.turn_id is not None and entry.turn_id not in turn_ids:
+                self._course.close(entry, "resolved_elsewhere", blocks=True)
 
     # looking
 
