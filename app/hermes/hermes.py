@@ -137,6 +137,13 @@ class Hermes:
         except SessionNotFound:
             return []
 
+    async def delete(self, session_id: str, profile: str | None = None) -> None:
+        """Also the dashboard's copy in memory, from which the next message would bring it back. Raises as the API's."""
+        if self._dashboard is not None:
+            await self._dashboard.forget(session_id)
+        await self.api.delete_session(session_id, profile)
+        self.rows.forget(session_id)
+
     async def _bearings(self, session_id: str, profile: str | None) -> tuple[int, tuple[str, ...]]:
         if (known := self.rows.get(session_id)) is not None:
             return known
