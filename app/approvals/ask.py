@@ -46,6 +46,9 @@ class Asker(Protocol):
     whatever else: nobody knows.
     """
 
+    async def waits_for(self, tool_id: str) -> bool:
+        """False: this tool has its result, so whatever it had asked was answered, although nobody told us."""
+
     async def decide(self, choice: str) -> int:
         """Answer the oldest approval that waits in its lane. How many it resolved."""
 

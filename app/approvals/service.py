@@ -139,6 +139,9 @@ class Approvals:
             raise ChoiceUnknown()
         if entry.state is State.WAITING:
             raise ApprovalWaiting()
+        if entry.asker is not None and entry.tool_id is not None and not await entry.asker.waits_for(entry.tool_id):
+            self._course.go_on(entry)
+        entry = await self._answerable(approval_id, "approval")  # much may have happened meanwhile
         gives = "denied" if choice == "deny" else "allowed"
 
         async def send(asker: Asker) -> str:

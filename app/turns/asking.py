@@ -16,7 +16,7 @@ class Asking:
     """Also the Asker: takes the answers back to the upstream that asked."""
 
     def __init__(self, turn: Turn, rooms: Rooms) -> None:
-        self._turn, self._approvals = turn, rooms.approvals
+        self._turn, self._approvals, self._hermes = turn, rooms.approvals, rooms.hermes
 
     def adopt(self) -> None:
         """What this turn asked before a restart is answered through us."""
@@ -55,6 +55,15 @@ class Asking:
         )
 
     # the way back
+
+    async def waits_for(self, tool_id: str) -> bool:
+        """The events of a conversation on the dashboard go to whoever opened it last. Who answered there first, unheard
+        by us, may be asked the next thing already: our answer would reach that.
+        """
+        if self._turn.bound.lease.route != "dashboard":
+            return True
+        rows = await self._hermes.messages(self._turn.state.session_id, self._turn.bound.lease.profile)
+        return all(row.get("tool_call_id") != tool_id for row in rows)
 
     async def decide(self, choice: str) -> int:
         bond = self._turn.bound

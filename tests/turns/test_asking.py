@@ -20,7 +20,7 @@ def asked(name: str, body: dict[str, Any]) -> Ask:
     turn.bond = Bond(None, lease("s1"))  # type: ignore[arg-type]
     approvals = SimpleNamespace(asked=lambda ask, _: asks.append(ask))
     turn.take([(name, body)])
-    Asking(turn, SimpleNamespace(approvals=approvals)).read_signs()  # type: ignore[arg-type]
+    Asking(turn, SimpleNamespace(approvals=approvals, hermes=None)).read_signs()  # type: ignore[arg-type]
     return asks[0]
 
 

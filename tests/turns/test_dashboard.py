@@ -159,6 +159,25 @@ async def test_answered_on_the_dashboard_itself(rooms: Rooms, stand_in: StandIn)
         await rooms.approvals.respond("phone", asked["approval_id"], "once", None)
 
 
+async def test_what_another_client_answered_unheard_does_not_let_the_next_one_through(
+    rooms: Rooms, stand_in: StandIn
+) -> None:
+    """Who opens the conversation takes its events: the phone still shows the first, while the second waits there."""
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one\nAPPROVE:rm two")
+    (first,) = await kept(rooms, "approval.request")
+    (live,) = stand_in.dashboard.live()
+    async with open_board(stand_in) as other:
+        await other.resume(live.stored_id)
+        await other.call("approval.respond", choice="deny")
+        assert (await other.until("approval.request"))["command"] == "rm two"
+        with pytest.raises(ApprovalClosed):
+            await rooms.approvals.respond("phone", first["approval_id"], "once", None)
+        assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+        assert await other.call("approval.respond", choice="deny") == {"resolved": 1}
+        rooms.naps.gate.set()
+        assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+
+
 @pytest.mark.parametrize("answer", ["red", "something else"])
 async def test_a_question(rooms: Rooms, answer: str) -> None:
     turn = await rooms.send(rooms.phone(), "ASK:Which?|red|blue")
