@@ -57,7 +57,7 @@ async def main() -> None:
                 for client in clients:
                     client.transport.write(frame)
             await asyncio.sleep(0)
-            for client in list(clients):
+            for client in clients.copy():
                 await client.has_room.wait()
 
 
