@@ -43,6 +43,7 @@ class Entry:
     outcome: str | None = None
     recorded: bool = False  # its outcome is stored, or there is none to be
     reminded: bool = False
+    restored: bool = False  # from before a start of the relay: what became of it meanwhile was not heard
     passed: bool = False  # the agent went on while an answer was under way
     answered: asyncio.Event = field(default_factory=asyncio.Event)  # set unless an answer is under way
 
@@ -118,10 +119,18 @@ class Register:
     def of_turn(self, turn_id: str) -> list[Entry]:
         return list(self._turns.get(turn_id, ()))
 
+    def oldest(self, turn_id: str, clock: Clock) -> Entry | None:
+        """The approval that its upstream answers first, as long as it waits for one."""
+        waits = (entry for entry in self.of_turn(turn_id) if entry.kind == "approval" and entry.left_s(clock) > 0)
+        return next((entry for entry in waits if entry.live or entry.blocks), None)
+
     def head(self, lane: str) -> Entry | None:
         """The one that an answer would reach."""
         entries = self._lanes.get(lane)
         return entries[0] if entries else None
+
+    def of_lane(self, lane: str) -> list[Entry]:
+        return list(self._lanes.get(lane, ()))
 
     def tail(self, lane: str) -> Entry | None:
         entries = self._lanes.get(lane)
