@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +24,7 @@ from app.wire.envelope import encode
 from tests.logs.conftest import configured
 from tests.phone import authenticate
 from tests.relay import RunningRelay, running, settings_for
-from tests.server.wire import CLOSE, TEXT, frame
+from tests.server.wire import CLOSE, frame
 
 
 async def test_clients_are_told_before_their_sockets_close(tmp_path: Path) -> None:
@@ -72,14 +71,20 @@ async def test_what_is_written_together_comes_in_order(relay: RunningRelay) -> N
     assert [len((await phone.until("sized")).payload["filling"]) for _ in sizes] == sizes
 
 
-async def test_nothing_that_is_written_together_is_lost_to_a_close_or_follows_it(relay: RunningRelay) -> None:
+@pytest.mark.parametrize(("ends", "code"), [("client", 1000), ("server", 1012)])
+async def test_a_close_frame_comes_behind_what_is_written_together(relay: RunningRelay, ends: str, code: int) -> None:
     phone = await relay.connect()
     await phone.until("synced")
-    pings = [json.dumps({"channel": "system", "type": "ping", "id": f"p{n}", "payload": {}}).encode() for n in range(3)]
-    leaving = frame(CLOSE, b"\x03\xe8")
-    phone.socket.transport.write(b"".join(frame(TEXT, ping) for ping in pings) + leaving)
-    assert [(await phone.until("pong")).id for _ in pings] == ["p0", "p1", "p2"]
-    assert await phone.closed() == (1000, "")
+    peer = relay.relay.hub.of_device(phone.auth["device_id"])[0]
+    (protocol,) = relay.server.server_state.connections
+    for n in range(3):
+        peer.send(encode("system", "numbered", {"n": n}))
+    if ends == "client":
+        protocol.data_received(frame(CLOSE, b"\x03\xe8"))  # in the same pass of the loop
+    else:
+        protocol.shutdown()
+    assert await phone.closed() == (code, "")
+    assert [one.payload["n"] for one in phone.frames if one.type == "numbered"] == [0, 1, 2]
 
 
 async def test_a_stopped_reader_does_not_hold_up_the_end(tmp_path: Path) -> None:
