@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +24,7 @@ class _Board:
     def __init__(self) -> None:
         self.streams: dict[bytes, Stream] = {}  # by live session
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.send = ignore
+        self.send: Callable[[bytes], None] = ignore
         self._results: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._running = 0
 
