@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from app.hermes.calls import DEFAULT_PROFILE
 from app.hermes.capabilities import Capabilities
 from app.hermes.errors import UpstreamUnsupported
 from app.hermes.upstream import Order
 
 
 def suits_dashboard(order: Order) -> bool:
-    """The dashboard takes pictures only as files of its own host."""
-    return isinstance(order.message, str)
+    """The dashboard takes pictures only as files of its own host, and runs as itself for a profile it does not know."""
+    return isinstance(order.message, str) and order.profile in (None, DEFAULT_PROFILE)
 
 
 def offers_runs(capabilities: Capabilities) -> bool:
