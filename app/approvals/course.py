@@ -59,6 +59,7 @@ class Course:
             self._hide(entry)
             return
         self.register.add(entry)
+        self._doubt_restored(entry.lane)
         stored, said = _stored(entry, now), entry.as_payload()
 
         def work(tx: Tx) -> None:
@@ -68,6 +69,14 @@ class Course:
 
         self.ledger.put(work, tries=STORE_TRIES, wanted=lambda: entry.live, lost=lambda: self._lose(entry))
         self._timer.arm()
+
+    def _doubt_restored(self, lane: str) -> None:
+        """Somebody may have answered one from before a start while nobody listened: then an answer to it would reach
+        the one asked after it. So it can be answered only as long as there is none.
+        """
+        for entry in self.register.of_lane(lane)[:-1]:
+            if entry.restored and entry.live and entry.state is not State.ANSWERING:
+                self.close(entry, "uncertain", blocks=True)
 
     def _hide(self, entry: Entry) -> None:
         """Nobody can answer it, but an answer to a later one would reach it. Several in a row count as one."""
@@ -80,6 +89,7 @@ class Course:
             tail.blocks_until, tail.tool_id = max(tail.blocks_until, entry.blocks_until), None
         else:
             self.register.add(entry)
+        self._doubt_restored(entry.lane)
         self._timer.arm()
 
     def _lose(self, entry: Entry) -> None:
@@ -196,6 +206,7 @@ class Course:
                 self.close(entry, "uncertain", stored.answer, stored.answered_by, blocks=True)
         self._look()
         for entry in self.register:
+            self._doubt_restored(entry.lane)
             self._open_next(entry.lane)
         self._timer.arm()
 
@@ -219,5 +230,5 @@ def _restored(stored: store.Stored, now: float, monotonic: float) -> Entry:
         stored.id, stored.kind, stored.lane, stored.turn_id, stored.tool_id, stored.ref, dict(stored.payload),
         stored.timeout_s, heard=monotonic - max(0.0, now - stored.asked_at), state=State(stored.state), asker=None,
         blocks_until=monotonic + left, blocks=is_closed, shown=True, recorded=is_closed, reminded=stored.reminded,
-        outcome=stored.outcome,
+        outcome=stored.outcome, restored=True,
     )  # fmt: skip

@@ -43,6 +43,7 @@ class Entry:
     outcome: str | None = None
     recorded: bool = False  # its outcome is stored, or there is none to be
     reminded: bool = False
+    restored: bool = False  # from before a start of the relay: what became of it meanwhile was not heard
     passed: bool = False  # the agent went on while an answer was under way
     answered: asyncio.Event = field(default_factory=asyncio.Event)  # set unless an answer is under way
 
@@ -127,6 +128,9 @@ class Register:
         """The one that an answer would reach."""
         entries = self._lanes.get(lane)
         return entries[0] if entries else None
+
+    def of_lane(self, lane: str) -> list[Entry]:
+        return list(self._lanes.get(lane, ()))
 
     def tail(self, lane: str) -> Entry | None:
         entries = self._lanes.get(lane)

@@ -9,7 +9,7 @@ from app.hermes.upstream import Order
 
 
 def suits_dashboard(order: Order) -> bool:
-    """The dashboard takes pictures only as files of its own host, and runs as itself for a profile it does not know."""
+    """The dashboard takes pictures only as files of its own host, and runs a profile it does not know as its own."""
     return isinstance(order.message, str) and order.profile in (None, DEFAULT_PROFILE)
 
 

@@ -236,6 +236,8 @@ async def test_a_command_hides_nothing(paired: ScriptedPage) -> None:
     await paired.relay.approval("a1", "echo \u202eoof\u200b" + " && true" * 100)
     await expect(paired.cards.locator("pre")).to_contain_text("echo U+202EoofU+200B && true")
     await expect(paired.cards).to_contain_text("810 characters: scroll to read all of it.")
+    await paired.relay.approval("a1", "echo \u202eoof\u200b", truncated=True)
+    await expect(paired.cards).to_contain_text("This is not all of it")
 
 
 async def test_what_is_asked_is_as_harmless_as_an_answer(paired: ScriptedPage) -> None:

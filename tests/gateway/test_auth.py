@@ -11,10 +11,13 @@ from sqlalchemy import text
 from websockets.exceptions import InvalidStatus
 
 from app.clock import ManualClock
+from app.demo.stand_in import serve_stand_in
 from app.gateway.limits import Limits
 from tests.gateway.held import held_writer
 from tests.phone import OURS, credentials
 from tests.relay import RunningRelay, running, settings_for
+
+KEY = "stand-in-key-0123456789"
 
 
 async def test_a_code_pairs_a_device_and_its_token_comes_back_as_it_is(relay: RunningRelay) -> None:
@@ -26,6 +29,18 @@ async def test_a_code_pairs_a_device_and_its_token_comes_back_as_it_is(relay: Ru
     again = await relay.connect(session_token=first.token)
     assert again.token == first.token
     assert (again.auth["device_id"], again.auth["relay_id"]) == ("my-phone", first.auth["relay_id"])
+
+
+async def test_what_is_known_of_hermes_is_told(tmp_path: Path) -> None:
+    async with serve_stand_in(KEY) as hermes:
+        async with running(settings_for(tmp_path, HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY)) as relay:
+            await relay.relay.hermes.probe()
+            known = (await relay.connect()).auth
+        async with running(settings_for(tmp_path)) as relay:
+            unknown = (await relay.connect()).auth
+    assert known["profiles"] == [{"name": "default", "is_default": True}]
+    assert (known["upstream"]["api"]["state"], unknown["upstream"]["api"]["state"]) == ("up", "off")
+    assert unknown["profiles"] == []
 
 
 async def test_older_clients_connect_at_the_root(relay: RunningRelay) -> None:

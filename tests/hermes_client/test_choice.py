@@ -73,6 +73,8 @@ def test_nothing_is_used_that_is_not_advertised(ask_approvals: bool) -> None:
 def test_the_dashboard_takes_text_only() -> None:
     assert suits_dashboard(Order("hi"))
     assert not suits_dashboard(Order(PICTURE))
+    assert suits_dashboard(Order("hi", profile="default"))
+    assert not suits_dashboard(Order("hi", profile="work"))
 
 
 @dataclass
@@ -81,6 +83,8 @@ class Socket:
 
     ready: bool
     kind: str = "dashboard"
+
+    async def settled(self) -> None: ...
 
 
 async def chosen(url: str, order: Order, *, ready: bool | None = None, ask_approvals: bool = False) -> str:

@@ -20,6 +20,7 @@ from app.hermes.errors import (
     UpstreamUnreachable,
     UpstreamUnsupported,
 )
+from app.server import listen
 from tests.hermes_client.dashboard_server import FakeDashboard, Refusal, Silence, Waits, faked, is_ready, opened, soon
 
 
@@ -181,6 +182,16 @@ async def test_one_that_opens_and_breaks_is_left_alone_for_longer_and_longer(
         await fake.drop()
         await waits.over(pause, within=pause * 0.21)
     await fake.until(lambda: len(fake.sockets) == 8)
+
+
+async def test_one_that_is_not_there_is_looked_for_less_and_less_often(fake: FakeDashboard, waits: Waits) -> None:
+    nobody = listen("127.0.0.1", 0)
+    port = nobody.getsockname()[1]
+    nobody.close()
+    async with opened(fake, ready=False, sleep=waits, hermes_dashboard_url=f"http://127.0.0.1:{port}") as dashboard:
+        for pause in (1, 2, 4, 8, 16, 30, 30):
+            await waits.over(pause, within=pause * 0.21)
+        assert dashboard.state() == {"state": "down"}
 
 
 async def test_one_that_stayed_open_was_of_use(

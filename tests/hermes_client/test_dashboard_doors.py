@@ -15,7 +15,7 @@ from websockets.http11 import Request
 
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.dashboard.login import session_cookies
-from app.hermes.errors import SessionNotFound
+from app.hermes.errors import SessionNotFound, UpstreamAuthRequired
 from tests.hermes_client.dashboard_server import (
     PASSWORD,
     TOKEN,
@@ -56,17 +56,23 @@ async def lose(fake: FakeDashboard, dashboard: Dashboard) -> None:
     await fake.drop()
 
 
+async def settings_read() -> None:
+    """Hermes' settings, which are asked for in the background of each connect."""
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "dashboard settings"))
+
+
 # on loopback: a token
 
 
 async def test_the_token_is_read_from_the_page_and_again_after_a_restart(fake: FakeDashboard) -> None:
     async with opened(fake) as dashboard:
         assert dashboard.state() == {"state": "up", "version": "0.19.0"}
+        await settings_read()
         fake.token = "another-token"
         await lose(fake, dashboard)
         await fake.until(lambda: len(fake.sockets) == 2)
         await is_ready(dashboard)
-        assert fake.counted["/"] > 1
+        assert fake.counted["/"] == 2
 
 
 async def test_a_token_of_the_settings_is_used_as_it_is(fake: FakeDashboard) -> None:
@@ -140,12 +146,18 @@ async def test_a_login_that_ended_is_made_anew_once(gated: FakeDashboard) -> Non
         assert gated.counted["login"] == 3
 
 
-async def test_a_wrong_password_is_tried_once_until_the_next_connect(
-    gated: FakeDashboard, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_wrong_password_is_said_to_be_one(gated: FakeDashboard, caplog: pytest.LogCaptureFixture) -> None:
     reason = await refusal(gated, caplog, **LOGIN | {"hermes_dashboard_password": "wrong-one"})
     assert "TALARIA_HERMES_DASHBOARD_PASSWORD" in reason
     assert gated.counted["login"] == 1
+
+
+async def test_a_login_that_failed_is_not_tried_by_every_request(gated: FakeDashboard) -> None:
+    async with opened(gated, ready=False, **LOGIN | {"hermes_dashboard_password": "wrong-one"}) as dashboard:
+        await is_ready(dashboard, "auth_required")
+        with pytest.raises(UpstreamAuthRequired):
+            await dashboard.messages("s")
+        assert gated.counted["login"] == 1
 
 
 @pytest.mark.parametrize(
@@ -245,5 +257,5 @@ async def test_a_socket_whose_other_end_is_gone_is_noticed(monkeypatch: pytest.M
 
 async def test_how_long_an_approval_waits_is_read_from_its_settings(fake: FakeDashboard) -> None:
     async with opened(fake) as dashboard:
-        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "dashboard settings"))
+        await settings_read()
         assert dashboard._link.approval_s == 45

@@ -426,7 +426,7 @@ async def test_a_message_that_still_waits_in_hermes_is_waited_for(fake: FakeDash
     ("live", "answer"),
     [
         ([], None), ([row("idle")], None), ([row("working", id="another")], None),
-        ([row("working")], resumed(running=False)),
+        ([row("working")], resumed(running=False, inflight={"user": "hi", "assistant": "x"})),
         ([row("working")], resumed(running=True, inflight={"user": "another", "assistant": "x"})),
         ([row("working")], resumed(running=True)),
         ([row("working")], resumed("another", running=True, inflight={"user": "hi"})),

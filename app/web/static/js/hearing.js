@@ -90,7 +90,7 @@ export class Hearing {
     const { turn_id, session_id, state } = payload;
     turns.snapshot(payload);
     for (const asked of state?.approvals ?? []) asks.take({ turn_id, session_id, ...asked });
-    for (const ask of asks.ofTurn(turn_id)) turns.asked(ask);
+    for (const ask of asks.ofTurn(turn_id)) turns.asked(ask, ask.after);
   }
 
   #placed(turnId, session) {

@@ -89,14 +89,13 @@ export function replaceLast(parts, content) {
     .filter((part, n) => n < from || n === at || part.kind !== "text");
 }
 
-/** Where the agent asked: after so many of its tools, or where it is now. Once. */
-export function placeAsk(parts, id, tools = null) {
+/** Where the agent asked: behind so many of its tools, or where it is now (null). Once. */
+export function placeAsk(parts, id, tools) {
   if (parts.some((part) => part.kind === "ask" && part.id === id)) return parts;
-  let at = parts.length;
-  if (tools !== null && tools < toolCount(parts)) {
-    at = parts.findIndex((part, n) => part.kind === "tool" && toolCount(parts.slice(0, n)) === tools);
-  }
-  return parts.toSpliced(at, 0, { kind: "ask", id });
+  const isThere = (part, n) => part.kind === "tool" && toolCount(parts.slice(0, n + 1)) === tools;
+  let at = tools ? parts.findIndex(isThere) + 1 : 0;
+  while (at > 0 && parts[at]?.kind === "ask") at += 1;
+  return parts.toSpliced(at || parts.length, 0, { kind: "ask", id });
 }
 
 export const toolCount = (parts) => parts.filter((part) => part.kind === "tool").length;

@@ -96,10 +96,10 @@ export class TurnList {
     this.#put(was, applySnapshot(was, payload));
   }
 
-  /** Where the agent asked; again for what a snapshot has put together anew. */
-  asked(ask) {
+  /** Just now, or (`tools`) again for what a snapshot has put together anew. */
+  asked(ask, tools = null) {
     const turn = ask && this.find(ask.turn);
-    const now = turn && applyAsk(turn, ask);
+    const now = turn && applyAsk(turn, ask, tools);
     if (now !== turn) this.#put(turn, now, false);
   }
 

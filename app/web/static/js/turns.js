@@ -88,9 +88,9 @@ export function answerText(turn) {
   return joined(turn.parts);
 }
 
-/** The turn with the place of a question in it. */
-export function applyAsk(turn, ask) {
-  const parts = placeAsk(turn.parts, ask.id, ask.after);
+/** The turn with the place of a question in it: behind so many tools, or at the present end (null). */
+export function applyAsk(turn, ask, tools) {
+  const parts = placeAsk(turn.parts, ask.id, tools);
   return parts === turn.parts ? turn : { ...turn, parts };
 }
 

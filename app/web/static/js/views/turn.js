@@ -1,7 +1,7 @@
 import { html } from "../html.js";
 import { isOpen } from "../asks.js";
 import { isFailed } from "../turns.js";
-import { segment } from "../parts.js";
+import { placeAsk, segment } from "../parts.js";
 import { Ask } from "./asks.js";
 import { Failure } from "./failure.js";
 import { Prose } from "./prose.js";
@@ -36,10 +36,9 @@ function Waiting({ turn, connected }) {
 }
 
 function Answer({ turn, status, asked, asks }) {
-  const { parts } = turn;
+  const parts = asked.reduce((all, ask) => placeAsk(all, ask.id, ask.after), turn.parts);
   const running = status === "running";
-  if (!running && !parts.length && !asked.length) return null;
-  const placed = new Set(parts.map((part) => part.kind === "ask" && part.id));
+  if (!running && !parts.length) return null;
   const last = parts.at(-1);
   const streams = running && (last?.kind === "text" || last?.kind === "thought");
   const one = (part, at) => {
@@ -50,17 +49,15 @@ function Answer({ turn, status, asked, asks }) {
       case "thought":
         return html`<${Thought} key=${at} text=${part.text} thinking=${isLast} />`;
       case "ask":
-        return asked.filter(({ id }) => id === part.id).map(card);
+        return asked.filter(({ id }) => id === part.id).map((ask) => html`<${Ask} key=${ask.id} ask=${ask} asks=${asks} />`);
       default:
         return html`<${Prose} key=${at} text=${segment(part.text)} streaming=${isLast && !part.aside} />`;
     }
   };
-  const card = (ask) => html`<${Ask} key=${ask.id} ask=${ask} asks=${asks} />`;
   return html`
     <div class="answer">
       <h3 class="sr">Answer</h3>
       ${parts.map(one)}
-      ${asked.filter(({ id }) => !placed.has(id)).map(card)}
       ${running && !streams && !asked.some(isOpen) && html`<${Dots} />`}
       ${running && html`<${Held} turn=${turn} />`}
     </div>`;
