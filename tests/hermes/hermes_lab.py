@@ -18,13 +18,12 @@ PLUGIN = LAB.parent / "plugins" / "side_by_side"
 SPEC = f"hermes-agent[sms,web]=={HERMES_VERSION}"
 INSTALL_S = 600  # pip, on a slow line
 THREADS = min(32, (os.cpu_count() or 1) + 4)  # in which Hermes runs turns, and reads its rows
-MOST_RUNS = min(10, THREADS - 1)  # that it takes at a time: fewer than would keep it from reading
 APPROVAL_S = 10  # how long Hermes waits for an approval
 CONTEXT = 64_000  # tokens; less is refused
 OPTIONS = [
     "--warm", "--llm-port", "0", "--api-port", "0", "--dash-port", "0", "--gated-port", "0",
     "--plugin", str(PLUGIN),
-    "--set", f"approvals.timeout={APPROVAL_S}", "--set", f"gateway.api_server.max_concurrent_runs={MOST_RUNS}",
+    "--set", f"approvals.timeout={APPROVAL_S}",
     # a conversation of a few kilobytes can be compressed, into another session
     "--set", f"model.context_length={CONTEXT}", "--set", "compression.in_place=false",
     "--set", "compression.protect_first_n=0", "--set", "compression.protect_last_n=4",

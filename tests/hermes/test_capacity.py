@@ -1,4 +1,4 @@
-"""More turns than Hermes runs at once: a refusal that is named, or a wait that is said."""
+"""More turns than Hermes runs at once: those over the limit wait without a word of it, or are refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.hermes.hermes_lab import MOST_RUNS, THREADS, Lab
+from tests.hermes.hermes_lab import THREADS, Lab
+from tests.hermes.narrow import RUNS, narrowed
 from tests.hermes.talk import ended, events, say, send
-from tests.hermes.ways import running_over
+from tests.hermes.ways import environ
+from tests.relay import RunningRelay, running, settings_for
 
 pytestmark = pytest.mark.hermes
 
@@ -19,20 +21,6 @@ pytestmark = pytest.mark.hermes
 def client(lab: Lab) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {lab.key}"}
     return httpx.AsyncClient(base_url=lab.url, headers=headers, trust_env=False, timeout=60)
-
-
-@asynccontextmanager
-async def all_runs_taken(lab: Lab) -> AsyncIterator[None]:
-    """Somebody else's, with a model that says nothing for long."""
-    async with client(lab) as hermes:
-        ids = []
-        for _ in range(MOST_RUNS):
-            answer = await hermes.post("/v1/runs", json={"input": "STALL:30 SAY:busy"})
-            assert answer.status_code == 202, answer.text
-            ids.append(answer.json()["run_id"])
-        yield
-        for id in ids:
-            await hermes.post(f"/v1/runs/{id}/stop")
 
 
 @asynccontextmanager
@@ -47,30 +35,29 @@ async def all_threads_taken(lab: Lab) -> AsyncIterator[None]:
         yield
 
 
-@pytest.mark.parametrize("way", ["runs", "completions"])
-async def test_more_than_hermes_takes_is_refused(lab: Lab, tmp_path: Path, way: str) -> None:
-    async with running_over(way, lab, tmp_path) as relay:
-        phone = await relay.connect()
-        session = (await say(phone, "SAY:start"))["session_id"]
-        async with all_runs_taken(lab):
-            end = await say(phone, "SAY:one too many", session_id=session)
-        assert end["finish"] == "failed"
-        assert (end["error"]["code"], end["error"]["layer"]) == ("upstream_busy", "upstream")
-        assert (end["error"]["retryable"], end["error"]["retry_after"]) == (True, 1)
-
-
-@pytest.mark.parametrize("way", ["session_stream", "runs"])
 async def test_a_turn_that_waits_for_others_says_so(
-    lab: Lab, tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.turns.course.WAITING_S", 0.7)
-    async with running_over(way, lab, tmp_path) as relay:
-        phone = await relay.connect()
-        session = (await say(phone, "SAY:start"))["session_id"]
-        async with all_threads_taken(lab):
-            turn = await send(phone, "SAY:at last", session_id=session)
-            notice = await phone.event("run.waiting")
-            assert notice.payload["turn_id"] == turn["turn_id"]
-            end = await ended(phone, turn["turn_id"])
-        assert (end["finish"], end["text"]) == ("completed", "at last")
-        assert len(events(phone, "run.waiting")) == 1
+    phone = await relay.connect()
+    session = (await say(phone, "SAY:start"))["session_id"]
+    async with all_threads_taken(lab):
+        turn = await send(phone, "SAY:at last", session_id=session)
+        notice = await phone.event("run.waiting")
+        assert notice.payload["turn_id"] == turn["turn_id"]
+        end = await ended(phone, turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("completed", "at last")
+    assert len(events(phone, "run.waiting")) == 1
+
+
+@pytest.mark.parametrize("way", ["runs", "completions"])
+async def test_more_than_hermes_takes_is_refused(lab: Lab, tmp_path: Path, way: str) -> None:
+    """As Hermes does it. With as many turns as that takes, a host with few cores answers nothing at all any more."""
+    hide = RUNS if way == "completions" else ()
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(narrowed(lab.url, hide=hide, full=True))
+        relay = await stack.enter_async_context(running(settings_for(tmp_path, **environ(way, lab, api=api))))
+        end = await say(await relay.connect(), "SAY:one too many")
+    assert end["finish"] == "failed"
+    assert (end["error"]["code"], end["error"]["layer"]) == ("upstream_busy", "upstream")
+    assert (end["error"]["retryable"], end["error"]["retry_after"]) == (True, 1)
