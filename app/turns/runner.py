@@ -134,6 +134,7 @@ class Turns:
         """The conversation goes on in another session, and with it those who wait and those who watch."""
         for waiting in self._lanes.adopt(turn, new):
             waiting.bind(new)
+        self._rooms.hermes.rows.forget(old)
         self._watching.moved(old, new)
         self._tasks.start(self._db.write(lambda tx: store.move(tx, old, new)), "turns move")
 
