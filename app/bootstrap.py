@@ -113,6 +113,7 @@ async def open_relay(
             db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward
         )  # fmt: skip
         stack.push_async_callback(turns.close)
+        dashboard.begun = turns.begun
         own_id = await db.write(relay_id)
         push = await stack.enter_async_context(
             open_push(

@@ -119,6 +119,11 @@ class Register:
     def of_turn(self, turn_id: str) -> list[Entry]:
         return list(self._turns.get(turn_id, ()))
 
+    def oldest(self, turn_id: str, clock: Clock) -> Entry | None:
+        """The approval that its upstream answers first, as long as it waits for one."""
+        waits = (entry for entry in self.of_turn(turn_id) if entry.kind == "approval" and entry.left_s(clock) > 0)
+        return next((entry for entry in waits if entry.live or entry.blocks), None)
+
     def head(self, lane: str) -> Entry | None:
         """The one that an answer would reach."""
         entries = self._lanes.get(lane)

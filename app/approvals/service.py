@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from app.approvals import frames, store
@@ -54,6 +55,7 @@ class Approvals:
         self._db, self._clock, self._outward = db, clock, outward
         self._course = Course(db, clock, tasks, bell, sleep)
         self._register = self._course.register
+        self._echoes: Counter[str] = Counter()  # by turn: answers of ours that its events may still tell of
 
     async def recover(self) -> None:
         """Before serving. Nothing that was being answered is sent again."""
@@ -78,8 +80,16 @@ class Approvals:
             if tool_id is None or entry.tool_id == tool_id:
                 self._course.go_on(entry)
 
+    def answered(self, turn_id: str) -> None:
+        """The oldest approval of this turn has an answer: ours, before or after that is confirmed, or another's."""
+        if self._echoes[turn_id] > 0:
+            self._echoes[turn_id] -= 1
+        elif (oldest := self._register.oldest(turn_id, self._clock)) is not None:
+            self._course.go_on(oldest)
+
     def ended(self, turn_id: str) -> None:
         self.passed(turn_id)
+        self._echoes.pop(turn_id, None)
 
     def adopt(self, turn_id: str, asker: Asker) -> None:
         """After a restart: who takes the answers to what this turn has asked."""
@@ -126,9 +136,22 @@ class Approvals:
         gives = "denied" if choice == "deny" else "allowed"
 
         async def send(asker: Asker) -> str:
-            return gives if await asker.decide(choice) else "expired"
+            return gives if await self._decide(entry.turn_id or "", asker, choice) else "expired"
 
         return await self._send(entry, device_id, choice, send)
+
+    async def _decide(self, turn_id: str, asker: Asker, choice: str) -> int:
+        """What was surely not taken has no echo."""
+        self._echoes[turn_id] += 1
+        try:
+            resolved = await asker.decide(choice)
+        except _MAYBE_SENT:
+            raise
+        except RelayError:
+            self._echoes[turn_id] -= self._echoes[turn_id] > 0
+            raise
+        self._echoes[turn_id] -= resolved == 0 and self._echoes[turn_id] > 0
+        return resolved
 
     async def _answer(self, device_id: str, question_id: str, answer: str) -> Json:
         entry = await self._answerable(question_id, "question")

@@ -21,7 +21,7 @@ from app.hermes.errors import (
     UpstreamError,
     UpstreamKeyShort,
 )
-from app.hermes.lease import MAX_SESSIONS, Lease, RowMarks, session_of
+from app.hermes.lease import CREDENTIAL, MAX_SESSIONS, Lease, RowMarks, session_of
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
 from app.hermes.upstream import Json, Order, Upstream
@@ -33,7 +33,6 @@ log = logging.getLogger("talaria.hermes")
 WATCH_S = 30.0
 WATCH_DOWN_S = 5.0  # while it is away: the owner is probably starting it
 SOON_S = 2.0  # after a failure, before it is looked at again
-CREDENTIAL = 1  # there is one key, from the settings; it does not change while the relay runs
 
 
 class Dashboard(Upstream, Protocol):

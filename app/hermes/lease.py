@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+CREDENTIAL = 1  # there is one key, from the settings; it does not change while the relay runs
 MAX_SESSIONS = 1000  # whose last row is remembered
 MAX_SINCE = 20  # turns submitted since a session's rows were read; then they are read again
 

@@ -30,6 +30,8 @@ class Asking:
             if sign == "asks":
                 self._turn.state.asking = True
                 self._approvals.asked(self._ask(body), self)
+            elif sign == "answered":
+                self._approvals.answered(self._turn.turn_id)
             else:
                 self._approvals.passed(self._turn.turn_id, body.get("tool_id"))
 

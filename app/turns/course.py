@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from app.errors import RelayError
+from app.hermes.dashboard.dashboard import HearOut, Listen
 from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamUnreachable
 from app.hermes.upstream import Event
 from app.turns import store
 from app.turns.asking import Asking
 from app.turns.ends import Rooms, keep_end
-from app.turns.errors import waiting
+from app.turns.errors import TurnUncertain, waiting
 from app.turns.fold import close
 from app.turns.settle import Settlement
 from app.turns.turn import Bond, Turn
@@ -43,8 +44,13 @@ class Course:
         self._turn, self._rooms, self._opened, self._others = turn, rooms, opened, others
         self._asking = Asking(turn, rooms)
         self._settlement = Settlement(turn, rooms, self)
+        self._hear_out: HearOut | None = None
         self._checkpoint_due = 0.0
         self._saving = False
+
+    def listen(self, listen: Listen) -> None:
+        """To a turn that Hermes began by itself: before `run`, so that nothing of it is missed."""
+        self._hear_out = listen(self)
 
     async def run(self) -> None:
         turn = self._turn
@@ -64,13 +70,24 @@ class Course:
     async def _through(self) -> bool:
         """False if the turn was stopped before its first upstream byte, and has its end."""
         turn = self._turn
-        if turn.bond is None and not await self._submit():
+        if self._hear_out is not None:
+            await self._overhear(self._hear_out)
+        elif turn.bond is None and not await self._submit():
             return False
         if turn.state.finish is None:
             await self._settlement.reach()
         elif turn.state.gap:
             await self._settlement.complete()
         return True
+
+    async def _overhear(self, hear_out: HearOut) -> None:
+        """Nobody sent it, so the history cannot tell its rows from others."""
+        try:
+            await hear_out()
+        except StreamBroken as exc:
+            log.warning("a stream broke off", extra={"turn": self._turn.turn_id, "code": exc.code})
+        if self._turn.state.finish is None:
+            self._turn.finish("uncertain", TurnUncertain())
 
     async def _submit(self) -> bool:
         turn, hermes = self._turn, self._rooms.hermes

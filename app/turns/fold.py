@@ -137,7 +137,7 @@ def _asks(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
 
 
 def _answered(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    state.signs.append(("went_on", {}))
+    state.signs.append(("answered", {}))
     return []
 
 

@@ -28,7 +28,11 @@ def recovered(tx: Tx, rooms: Rooms, moved: Moved) -> list[Turn]:
             stored.turn_id, stored.device_id, stored.session_id, dict(stored.message),
             created_at=stored.created_at, clock=rooms.clock, moved=moved,
         )  # fmt: skip
-        if stored.state == "accepted" and now - stored.created_at < SEND_WITHIN_S:
+        if turn.by_agent:
+            turn.state.restore(stored.progress or {})
+            turn.finish("uncertain", TurnUncertain())
+            end_turn(tx, rooms.hub.ring, end_payload(turn.turn_id, turn.state, now), now)
+        elif stored.state == "accepted" and now - stored.created_at < SEND_WITHIN_S:
             going_on.append(turn)
         elif stored.state != "accepted" and stored.lease is not None:
             _restore(turn, stored, stored.lease, rooms)

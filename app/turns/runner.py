@@ -13,7 +13,9 @@ from app.clock import Clock, Sleep
 from app.db import Database, Tx
 from app.delivery.peer import Peer
 from app.errors import RelayError
+from app.hermes.dashboard.dashboard import Listen
 from app.hermes.hermes import Hermes
+from app.hermes.lease import MAX_SESSIONS, Lease
 from app.once import store as once
 from app.once.keys import Claim, key_of
 from app.once.outward import Outward
@@ -26,7 +28,7 @@ from app.turns.errors import MediaUnsupported, MessageTooLong, TurnQueueFull, Tu
 from app.turns.events import end_type
 from app.turns.lanes import Lanes
 from app.turns.recovery import recovered
-from app.turns.turn import Turn
+from app.turns.turn import Bond, Turn
 from app.turns.watching import Watching
 from app.wire.envelope import encode
 from app.wire.payloads import ChatSend, MediaPart, TextPart
@@ -52,6 +54,8 @@ class Turns:
         self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
+        self._overheard: dict[str, Course] = {}  # turns that Hermes began, until they are run
+        self._devices: dict[str, str] = {}  # session → the device that last spoke there
         self._watching = Watching(self._live, clock)
 
     async def close(self) -> None:
@@ -67,10 +71,7 @@ class Turns:
         """
         _check(payload)
         said = payload.model_dump(mode="json", exclude_none=True)
-        turn = Turn(
-            f"turn-{uuid.uuid4().hex}", peer.device_id, payload.session_id, _kept(said, frame_id),
-            created_at=self._clock.now(), clock=self._clock, moved=self._moved,
-        )  # fmt: skip
+        turn = self._new(peer.device_id, payload.session_id, _kept(said, frame_id))
         key = key_of("chat.send", said, frame_id)
         crowded = len(self.running(peer.device_id)) >= MAX_OF_DEVICE
 
@@ -104,19 +105,52 @@ class Turns:
         if not peer.supports.turns and peer.supports.typed_stream_events:
             self._watching.watch(peer, turn)
 
+    def begun(self, lease: Lease, listen: Listen) -> None:
+        """Hermes begins a turn by itself. It is that device's which last spoke there; without one it is not shown."""
+        device_id = self._devices.get(lease.session_id)
+        if device_id is None:
+            return
+        turn = self._new(device_id, lease.session_id, {"message": ""})
+        turn.bond = Bond(self._rooms.hermes.upstream(lease.route), lease)
+        turn.submitted = turn.answered = True
+        stored = turn.turn_id, device_id, turn.message, lease, turn.created_at
+        self._overheard[turn.turn_id] = course = self._course(turn)
+        self._tasks.start(self._db.write(lambda tx: store.begun(tx, *stored)), "turn begun")
+        self._begin(turn)
+        course.listen(listen)
+        turn.watchers.resnapshot()  # nobody has heard of it
+
     def _begin(self, turn: Turn) -> None:
+        self._remember(turn)
         turn.state.asks = lambda: self._rooms.approvals.of_turn(turn.turn_id)
         self._live[turn.turn_id] = turn
         self._watching.began(turn, self._hub.of_device(turn.device_id))
         self._lanes.enter(turn)
 
+    def _new(self, device_id: str, session_id: str | None, message: dict[str, Any]) -> Turn:
+        return Turn(
+            f"turn-{uuid.uuid4().hex}", device_id, session_id, message,
+            created_at=self._clock.now(), clock=self._clock, moved=self._moved,
+        )  # fmt: skip
+
     # running
 
     async def _run(self, turn: Turn) -> None:
         try:
-            await Course(turn, self._rooms, opened=self._opened, others=self._others).run()
+            await (self._overheard.pop(turn.turn_id, None) or self._course(turn)).run()
         finally:
             self._live.pop(turn.turn_id, None)
+
+    def _course(self, turn: Turn) -> Course:
+        return Course(turn, self._rooms, opened=self._opened, others=self._others)
+
+    def _remember(self, turn: Turn) -> None:
+        """Whose conversation it is, the latest first to be forgotten last."""
+        if turn.session_id is not None:
+            self._devices.pop(turn.session_id, None)
+            self._devices[turn.session_id] = turn.device_id
+            if len(self._devices) > MAX_SESSIONS:
+                del self._devices[next(iter(self._devices))]
 
     def _others(self, turn: Turn) -> int:
         """How many run where this one does."""
@@ -124,6 +158,7 @@ class Turns:
         return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
 
     def _opened(self, turn: Turn) -> None:
+        self._remember(turn)
         self._lanes.adopt(turn, turn.state.session_id)
 
     def busy(self, session_id: str) -> bool:
@@ -132,6 +167,7 @@ class Turns:
 
     def _moved(self, turn: Turn, old: str, new: str) -> None:
         """The conversation goes on in another session, and with it those who wait and those who watch."""
+        self._remember(turn)
         for waiting in self._lanes.adopt(turn, new):
             waiting.bind(new)
         self._rooms.hermes.rows.forget(old)

@@ -51,7 +51,7 @@ class Settlement:
 
     async def look_for_end(self) -> bool:
         """Whether the history has the end of a turn that says nothing; then it has its end now."""
-        verdict = await self._look()
+        verdict = await self._look() if self._turn.sent else None
         if verdict is None or not verdict.completed or self._turn.state.finish is not None:
             return False
         self._conclude("completed", None, verdict)

@@ -77,6 +77,13 @@ def running(tx: Tx, turn_id: str, lease: Lease, now: float) -> None:
     tx.execute(_RUNNING, {"turn": turn_id, "lease": _dumps(lease.as_json()), "now": now})
 
 
+def begun(tx: Tx, turn_id: str, device_id: str, message: Mapping[str, Any], lease: Lease, now: float) -> None:
+    """A turn that runs already."""
+    insert(tx, turn_id, device_id, lease.session_id, message, now)
+    submitting(tx, turn_id, lease, now)
+    running(tx, turn_id, lease, now)
+
+
 def checkpoint(tx: Tx, turn_id: str, progress: Mapping[str, Any], now: float) -> None:
     tx.execute(_CHECKPOINT, {"turn": turn_id, "progress": _dumps(progress), "now": now})
 

@@ -61,6 +61,11 @@ class Turn:
         return self.message["message"]
 
     @property
+    def by_agent(self) -> bool:
+        """Hermes began it by itself: nothing was sent."""
+        return bool(self.sent == "")
+
+    @property
     def order(self) -> Order:
         return Order(self.sent, self.message.get("model"), self.message.get("profile"))
 

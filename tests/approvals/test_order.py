@@ -164,3 +164,41 @@ async def test_a_copy_of_an_answer_is_answered_and_not_sent(rooms: Rooms) -> Non
     await rooms.crash()
     assert await rooms.respond(first, key="k") == answers[0]
     assert rooms.agent.calls == ["once"]
+
+
+@pytest.mark.parametrize("first_told", [True, False])
+async def test_the_echo_of_our_own_answer_says_nothing_about_the_next_one(rooms: Rooms, first_told: bool) -> None:
+    """Hermes's runs say `approval.responded` of every answer, on another connection than the one that confirms it."""
+    first, second = await rooms.ask("one"), await rooms.ask("two")
+    if first_told:
+        rooms.agent.gate.clear()
+        answering = asyncio.ensure_future(rooms.respond(first))
+        await rooms.agent.called.wait()
+        rooms.approvals.answered("t1")
+        rooms.agent.gate.set()
+        assert (await answering)["outcome"] == "allowed"
+    else:
+        await rooms.respond(first)
+        rooms.approvals.answered("t1")
+    assert rooms.states() == {"two": "open"}
+    assert (await rooms.respond(second, "deny"))["outcome"] == "denied"
+    assert (rooms.agent.allowed, rooms.agent.denied) == (["one"], ["two"])
+
+
+async def test_the_answer_of_another_client_closes_the_oldest_alone(rooms: Rooms) -> None:
+    first, second = await rooms.ask("one"), await rooms.ask("two")
+    rooms.agent.pending.pop(0)
+    rooms.approvals.answered("t1")
+    assert (await rooms.outcome(first))["outcome"] == "resolved_elsewhere"
+    assert rooms.states() == {"two": "open"}
+    assert (await rooms.respond(second))["outcome"] == "allowed"
+    assert rooms.agent.allowed == ["two"]
+
+
+async def test_an_answer_that_reached_nothing_has_no_echo(rooms: Rooms) -> None:
+    first = await rooms.ask("one")
+    rooms.agent.pending.clear()
+    assert (await rooms.respond(first))["outcome"] == "expired"
+    second = await rooms.ask("two")
+    rooms.approvals.answered("t1")
+    assert (await rooms.outcome(second))["outcome"] == "resolved_elsewhere"

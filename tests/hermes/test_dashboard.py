@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.errors import StreamBroken
@@ -15,23 +14,10 @@ from app.hermes.lease import Lease
 from app.hermes.upstream import Followed, Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
-from tests.hermes.conftest import run_lab
+from tests.hermes.hermes_lab import Lab
 from tests.hermes_client.dashboard_server import Heard, is_ready, lease, soon
-from tests.requires import requires
 
 pytestmark = pytest.mark.hermes
-
-OPTIONS = ["--warm", "--llm-port", "0", "--api-port", "0", "--dash-port", "0", "--gated-port", "0"]
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    root: Path = tmp_path_factory.mktemp("dashboards")
-    (root / "venv").symlink_to(requires("hermes") / "venv")
-    try:
-        yield json.loads(run_lab("start", *OPTIONS, root=root))
-    finally:
-        run_lab("stop", root=root)
 
 
 @pytest.fixture
@@ -40,13 +26,11 @@ def titles() -> list[str]:
 
 
 @pytest.fixture(params=["dashboard", "gated"])
-async def dashboard(
-    request: pytest.FixtureRequest, started: dict[str, Any], titles: list[str]
-) -> AsyncIterator[Dashboard]:
+async def dashboard(request: pytest.FixtureRequest, lab: Lab, titles: list[str]) -> AsyncIterator[Dashboard]:
     settings = HermesSettings(
-        hermes_dashboard_url=started["urls"][request.param],
-        hermes_dashboard_username=started["dashboard_user"],
-        hermes_dashboard_password=started["dashboard_password"],
+        hermes_dashboard_url=lab.dashboard if request.param == "dashboard" else lab.gated,
+        hermes_dashboard_username=lab.username,
+        hermes_dashboard_password=SecretStr(lab.password),
     )
     async with (
         Supervisor() as tasks,

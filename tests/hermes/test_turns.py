@@ -2,96 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import Any
 
 import pytest
 
-from tests.hermes.conftest import Lab
-from tests.phone import Frame, Phone
+from tests.hermes.hermes_lab import Lab
+from tests.hermes.talk import end_frame, ended, send, shown
+from tests.phone import Phone
 from tests.relay import RunningRelay
 
 pytestmark = pytest.mark.hermes
-
-
-async def ended(phone: Phone, turn_id: str) -> dict[str, Any]:
-    """The kept end of a turn."""
-    return (await _end(phone, turn_id)).payload
-
-
-async def _end(phone: Phone, turn_id: str) -> Frame:
-    while True:
-        frame = await phone.next()
-        if frame.type in ("turn.completed", "turn.failed") and frame.payload["turn_id"] == turn_id:
-            assert frame.seq is not None
-            return frame
-
-
-async def send(phone: Phone, message: Any, **fields: Any) -> dict[str, Any]:
-    """The chat.accepted payload."""
-    answer = await phone.ask("chat", "chat.send", {"message": message, **fields})
-    assert answer.type == "chat.accepted", answer
-    return answer.payload
-
-
-def shown(frames: list[Frame]) -> str:
-    """What a client shows that takes snapshots and appends deltas."""
-    text, n = "", 0
-    for frame in frames:
-        if frame.type == "turn.snapshot":
-            text, n = frame.payload["state"]["text"], frame.payload["n"]
-        elif frame.type == "stream.event":
-            assert frame.payload["seq"] == n + 1
-            n = frame.payload["seq"]
-            text += frame.payload["payload"].get("delta", "") if frame.payload["event"] == "assistant.delta" else ""
-    return text
-
-
-def events(phone: Phone, name: str) -> list[dict[str, Any]]:
-    return [f.payload["payload"] for f in phone.frames if f.type == "stream.event" and f.payload["event"] == name]
-
-
-async def test_pair_and_talk(lab: Lab, relay: RunningRelay) -> None:
-    phone = await relay.connect()
-    assert (await relay.relay.hermes.probe())["state"] == "up"
-    turn = await send(phone, "SAY:hello from the model", client_msg_id="m1")
-    session = (await phone.until("chat.session")).payload["session_id"]
-    end = await ended(phone, turn["turn_id"])
-    assert (end["text"], end["finish"], end["session_id"]) == ("hello from the model", "completed", session)
-    assert end["usage"]["total_tokens"] > 0
-    assert shown(phone.frames) == "hello from the model"
-
-    again = await send(phone, "SAY:and again", session_id=session)
-    assert (await ended(phone, again["turn_id"]))["text"] == "and again"
-    first, second = lab.model_calls("hello from the model")[0], lab.model_calls("and again")[-1]
-    assert second["n_messages"] == first["n_messages"] + 2
-
-    page = (await phone.ask("chat", "chat.sessions.list", {"limit": 5})).payload
-    assert page["sessions"][0]["id"] == session
-    said = (await phone.ask("chat", "chat.sessions.messages", {"session_id": session})).payload
-    assert [row["role"] for row in said["messages"]] == ["user", "assistant", "user", "assistant"]
-
-
-async def test_tools_and_the_text_around_them(relay: RunningRelay) -> None:
-    phone = await relay.connect()
-    turn = await send(phone, "PRE:let me look\nTOOL:terminal:echo one\nTOOL:read_file:/etc/hostname")
-    end = await ended(phone, turn["turn_id"])
-    assert end["text"].startswith("let me look\n\ntool said:")
-    assert shown(phone.frames) == end["text"]
-    started, completed = events(phone, "tool.started"), events(phone, "tool.completed")
-    assert [(tool["tool_id"], tool["tool_name"]) for tool in started] == [("t1", "terminal"), ("t2", "read_file")]
-    assert started[0]["args"] == {"command": "echo one"}
-    results = {tool["tool_id"]: tool["result"] for tool in completed if "result" in tool}
-    assert json.loads(results["t1"])["output"] == "one"
-    assert set(results) == {"t1", "t2"}
-
-
-async def test_reasoning_is_there_at_the_end(relay: RunningRelay) -> None:
-    phone = await relay.connect()
-    turn = await send(phone, "THINK:first I consider the options\nSAY:the answer is 42")
-    end = await ended(phone, turn["turn_id"])
-    assert (end["text"], end["reasoning"]) == ("the answer is 42", "first I consider the options")
 
 
 async def test_every_character_arrives(relay: RunningRelay) -> None:
@@ -112,53 +32,11 @@ async def test_a_picture_is_accepted(relay: RunningRelay) -> None:
     assert end["finish"] == "completed"
 
 
-async def test_the_model_refuses(relay: RunningRelay) -> None:
-    phone = await relay.connect()
-    turn = await send(phone, "ERROR:400")
-    end = await ended(phone, turn["turn_id"])
-    assert (end["finish"], end["text"]) == ("failed", "")
-    assert (end["error"]["code"], end["error"]["layer"]) == ("model_failed", "agent")
-    assert "400" in end["error"]["message"]
-    assert events(phone, "assistant.completed") == []
-
-
-async def test_the_model_is_down(lab: Lab, relay: RunningRelay, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hermes tries three times, which takes it about 22 s."""
-    monkeypatch.setattr("tests.phone.WAIT", 90.0)
-    phone = await relay.connect()
-    lab.stop_model()
-    try:
-        turn = await send(phone, "SAY:nobody answers")
-        end = await ended(phone, turn["turn_id"])
-    finally:
-        lab.start_model()
-    assert (end["finish"], end["error"]["layer"]) == ("failed", "agent")
-    assert "onnect" in end["error"]["message"]
-    session = end["session_id"]
-    after = await send(phone, "SAY:back again", session_id=session)
-    assert (await ended(phone, after["turn_id"]))["text"] == "back again"
-
-
 async def test_the_model_is_cut_off_and_hermes_goes_on(relay: RunningRelay) -> None:
     phone = await relay.connect()
     end = await ended(phone, (await send(phone, "CUT:3\nWORDS:8"))["turn_id"])
     assert end["finish"] == "completed"
     assert end["text"].startswith("w1 w2 w3")
-
-
-async def test_hermes_restarts_and_still_finishes_the_turn(
-    lab: Lab, relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its stream ends without an end, and the dying process stores the answer: the history knows."""
-    monkeypatch.setattr("tests.phone.WAIT", 90.0)
-    phone = await relay.connect()
-    turn = await send(phone, "WORDS:40 DELAY:100")
-    await phone.event("assistant.delta")
-    await asyncio.to_thread(lab.restart)
-    end = await ended(phone, turn["turn_id"])
-    assert (end["finish"], end["text"]) == ("completed", " ".join(f"w{n}" for n in range(1, 41)))
-    assert shown(phone.frames) == end["text"]
-    assert len(lab.model_calls("WORDS:40 DELAY:100")) == 1
 
 
 async def test_the_phone_is_gone_for_the_whole_turn(relay: RunningRelay) -> None:
@@ -170,7 +48,7 @@ async def test_the_phone_is_gone_for_the_whole_turn(relay: RunningRelay) -> None
 
     back = await relay.connect(session_token=phone.token)
     assert back.auth["turns"] == []
-    kept = await _end(back, turn["turn_id"])
+    kept = await end_frame(back, turn["turn_id"])
     assert (kept.seq, kept.payload) == (1, end)
     assert (await back.until("synced")).payload["head"] == 1
     assert [frame.type for frame in back.frames] == ["auth.ok", "turn.completed", "synced"]

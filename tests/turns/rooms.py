@@ -253,6 +253,8 @@ async def open_rooms(
             db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward, sleep=pauses
         )  # fmt: skip
         stack.push_async_callback(turns.close)
+        if dashboard is not None:
+            dashboard.begun = turns.begun
         rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, naps, Agent())
         hub.join(rooms.bell)
         yield rooms

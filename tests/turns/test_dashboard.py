@@ -16,7 +16,7 @@ from app.clock import ManualClock
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from tests.demo.board import board as open_board
-from tests.turns.rooms import KEY, Rooms, open_devices, open_rooms
+from tests.turns.rooms import KEY, Phone, Rooms, open_devices, open_rooms
 
 
 @pytest.fixture
@@ -267,3 +267,62 @@ async def test_titles_reach_every_link(rooms: Rooms) -> None:
     named = await tablet.until("chat.session")
     assert named["payload"]["session_id"] == end["session_id"]
     assert named["payload"]["title"]
+
+
+# what Hermes begins by itself
+
+
+async def begun(rooms: Rooms, stand_in: StandIn, message: str) -> tuple[Phone, str]:
+    """A conversation in which Hermes goes on by itself, as it does when what it delegated comes back."""
+    phone = rooms.phone()
+    await rooms.ended((await rooms.send(phone, "SAY:I have begun"))["turn_id"])
+    (live,) = stand_in.dashboard.live()
+    assert live.socket is not None
+    live.submit(message, live.socket)
+    snapshot = await phone.until("turn.snapshot")
+    return phone, snapshot["payload"]["turn_id"]
+
+
+async def test_a_turn_that_hermes_begins_itself_is_shown_and_kept(rooms: Rooms, stand_in: StandIn) -> None:
+    phone, turn = await begun(rooms, stand_in, "SAY:and it is done")
+    end = await rooms.ended(turn)
+    assert (end["finish"], end["text"]) == ("completed", "and it is done")
+    assert [frame["payload"]["turn_id"] for frame in phone.frames if frame["type"] == "turn.snapshot"] == [turn]
+    assert phone.events()[-2:] == ["run.completed", "done"]
+    assert await rooms.state_of(turn) == "ended"
+
+
+async def test_what_is_sent_meanwhile_waits_for_it(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone, turn = await begun(rooms, stand_in, "WORDS:9 gated")
+    session = stand_in.dashboard.live()[0].stored_id
+    mine = await rooms.send(phone, "SAY:mine", session_id=session)
+    assert mine["position"] == 1
+    stand_in.agent.gate.set()
+    assert (await rooms.ended(turn))["text"] == "w1 w2 w3 w4 w5 w6 w7 w8 w9"
+    assert (await rooms.ended(mine["turn_id"]))["text"] == "mine"
+
+
+async def test_it_may_ask_and_be_stopped(rooms: Rooms, stand_in: StandIn) -> None:
+    phone, turn = await begun(rooms, stand_in, "APPROVE:rm one")
+    (asked,) = await kept(rooms, "approval.request")
+    assert asked["turn_id"] == turn
+    assert (await rooms.turns.stop(phone, turn, None))["stopped"]
+    assert (await rooms.ended(turn))["finish"] == "stopped"
+
+
+async def test_a_cut_leaves_it_uncertain(house: House, rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone, turn = await begun(rooms, stand_in, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    stand_in.dashboard.hang_up()
+    end = await rooms.ended(turn)
+    assert (end["finish"], end["text"]) == ("uncertain", "w1")
+
+
+async def test_so_does_a_restart_of_the_relay(house: House, rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    _, turn = await begun(rooms, stand_in, "WORDS:9 gated")
+    await rooms.db.write(lambda tx: None)
+    rooms = await house.restart()
+    assert (await rooms.ended(turn))["finish"] == "uncertain"

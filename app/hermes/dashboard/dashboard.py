@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
 from app.errors import OutcomeUncertain
@@ -19,7 +19,7 @@ from app.hermes.dashboard.rest import MAX_ROWS
 from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
-from app.hermes.lease import Lease
+from app.hermes.lease import CREDENTIAL, Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -31,6 +31,10 @@ LOOK_S = (2.0, 10.0)  # first and longest pause between two looks at a silent se
 MAX_TITLE = 200  # characters
 _NOT_PENDING = 4009
 _MOVING = frozenset({"assistant.completed", "run.completed", "run.failed"})
+
+
+HearOut: TypeAlias = Callable[[], Awaitable[Followed]]
+Listen: TypeAlias = Callable[[Hearer], HearOut]  # from the call on it is heard; what it returns waits for the end
 
 
 class Dashboard:
@@ -50,6 +54,8 @@ class Dashboard:
         self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, sleep=sleep)
         self._sessions = Sessions(self._link, tasks)
         self._turns: dict[str, TurnListener] = {}  # live id → the turn of ours that is heard in it
+        self.begun: Callable[[Lease, Listen], None] = lambda lease, listen: None
+        """Told in the read loop when Hermes begins a turn by itself in a conversation that the relay has open."""
 
     async def __aenter__(self) -> Self:
         self._link.open()
@@ -188,7 +194,8 @@ class Dashboard:
             yield listener
         finally:
             live.turns -= 1
-            self._turns.pop(live.id, None)
+            if self._turns.get(live.id) is listener:
+                del self._turns[live.id]
             self._link.connection.unlisten(live.id, listener)
             self._sessions.lives.used(live)
 
@@ -250,11 +257,37 @@ class Dashboard:
             session_id, title = payload.get("session_id"), payload.get("title")
             if is_id(session_id) and isinstance(title, str) and title:
                 self._titled(session_id, title[:MAX_TITLE])
-        elif kind in ("session.info", "message.complete") and (live := self._sessions.lives.get(live_id)) is not None:
+        elif (live := self._sessions.lives.get(live_id)) is None:
+            return
+        elif kind == "message.start":
+            if (before := self._turns.get(live_id)) is None or before.ended.done():
+                self._begins_itself(live, before)
+        elif kind in ("session.info", "message.complete"):
             if "usage" in payload:
                 live.usage = Usage.of(payload["usage"])
             if payload.get("running") is False:
                 live.settled.set()
+
+    def _begins_itself(self, live: Live, before: TurnListener | None) -> None:
+        """What it had delegated came back, or it goes on towards a goal."""
+        if before is not None:
+            self._link.connection.unlisten(live.id, before)
+        lease = Lease(
+            route=self.kind, base=self.base, session_id=live.key, endpoint="", credential=CREDENTIAL,
+            drop_interrupts=False, mark=None, last_row=0, since=(), run_id=live.id,
+        )  # fmt: skip
+        self.begun(lease, lambda hearer: self._overhear(live, lease, hearer))
+
+    def _overhear(self, live: Live, lease: Lease, hearer: Hearer) -> HearOut:
+        hearing = ExitStack()
+        listener = hearing.enter_context(self._hearing(live, hearer, in_midst=True))
+        listener.begin(in_midst=True)
+
+        async def hear_out() -> Followed:
+            with hearing:
+                return await self._listen(listener, live, lease, hearer)
+
+        return hear_out
 
     def _lost(self) -> None:
         self._sessions.lives.clear()

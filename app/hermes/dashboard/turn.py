@@ -99,13 +99,14 @@ class TurnListener:
 
 def _unsaid(held: Sequence[tuple[str, Json]], said: str) -> Sequence[tuple[str, Json]]:
     """Without the deltas that end what was said: they came while Hermes wrote its answer."""
-    said_twice, count, start = 0, 0, ""
-    for kind, payload in held:
-        if kind == "message.delta" and isinstance(text := payload.get("text"), str):
-            start, count = start + text, count + 1
-            if len(start) > len(said):
-                break
-            said_twice = count if said.endswith(start) else said_twice
+    deltas = [payload.get("text") for kind, payload in held if kind == "message.delta"]
+    said_twice, start = 0, ""
+    for n, text in enumerate((text for text in deltas if isinstance(text, str)), 1):
+        start += text
+        if len(start) > len(said):
+            break
+        if said.endswith(start):
+            said_twice = n
     out = []
     for kind, payload in held:
         if kind == "message.delta" and said_twice > 0:

@@ -18,6 +18,7 @@ message as separate paragraphs):
   STALL:<seconds>     wait before the first byte of the answer
   ERROR:<status>      fail with that HTTP status
   CUT:<n>             drop the connection after n deltas
+  USED:<n>            report n prompt tokens, to bring Hermes to compress the conversation
 
 Once the conversation ends with tool results it answers "tool said: <first line> ...".
 Every request and its outcome is appended to --log as one JSON object a line.
@@ -78,6 +79,9 @@ def plan(body):
     if not body.get("tools") and "title" in system and "conversation" in (system + user.lower()):
         words = re.findall(r"\w+", user)
         out["content"] = "Chat " + " ".join(words[-3:])
+        return out
+    if not body.get("tools") and "summar" in (system + user.lower()):  # the request quotes all markers so far
+        out["mark"], out["content"] = "", "Summary of %d characters." % len(user)
         return out
     if re.search(r"\bTHINK\b", mark):
         out["reasoning"] = marker(mark, "THINK") or "Let me think about this step by step."
@@ -187,7 +191,7 @@ class Handler(BaseHTTPRequestHandler):
         if number(p["mark"], "STALL", 0):
             time.sleep(number(p["mark"], "STALL", 0))
         usage = {
-            "prompt_tokens": max(1, len(raw) // 4),
+            "prompt_tokens": int(number(p["mark"], "USED", 0)) or max(1, len(raw) // 4),
             "completion_tokens": len(pieces(p["content"])) + len(pieces(p["reasoning"])) + 5 * len(p["tool_calls"]),
         }
         usage["total_tokens"] = sum(usage.values())

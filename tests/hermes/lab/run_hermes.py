@@ -3,7 +3,7 @@
 
   run_hermes.py start [options]   install if needed, configure, start, wait until healthy
   run_hermes.py stop              stop what start started (by recorded pid, nothing else)
-  run_hermes.py restart NAME      restart one of: llm gateway dashboard gated
+  run_hermes.py restart NAME,...  restart some of: llm gateway dashboard gated
   run_hermes.py status | env      JSON state | shell exports
   run_hermes.py install           only create the venv
 
@@ -474,10 +474,11 @@ def main():
         elif o.action == "stop":
             lab.down()
         elif o.action == "restart":
-            if o.name not in lab.state.get("names", ()):
-                raise Failure("restart what? one of: %s" % ", ".join(lab.state.get("names", ())))
-            lab.down((o.name,))
-            lab.up((o.name,), o.timeout)
+            names = tuple((o.name or "").split(","))
+            if not set(names) <= set(lab.state.get("names", ())):
+                raise Failure("restart what? some of: %s" % ", ".join(lab.state.get("names", ())))
+            lab.down(names)
+            lab.up(names, o.timeout)
         elif o.action == "status":
             s = dict(lab.state)
             s["alive"] = {n: alive(p) for n, p in s.get("procs", {}).items()}
