@@ -112,6 +112,19 @@ async def test_garbage_and_strangers_harm_nothing(fake: FakeDashboard, connectio
     assert ear.events == [("x", {})]
 
 
+async def test_an_event_that_an_observer_fails_on_costs_no_more_than_itself(
+    fake: FakeDashboard, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def observe(kind: str, live_id: str, payload: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(connection, "_observe", observe)
+    connection.listen("a", ear := Ear())
+    await fake.event("x", "a")
+    await through(connection)
+    assert ear.events == [("x", {})]
+
+
 async def test_what_is_nested_too_deeply_for_a_frame_is_dropped(fake: FakeDashboard, connection: Connection) -> None:
     connection.listen("a", ear := Ear())
     deep: list[Any] = []

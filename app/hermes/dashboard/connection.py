@@ -158,7 +158,10 @@ class Connection:
         if not isinstance(kind, str) or not isinstance(live_id, str) or not live_id:
             return
         payload = payload if isinstance(payload, dict) else {}
-        self._observe(kind, live_id, payload)
+        try:
+            self._observe(kind, live_id, payload)
+        except Exception:  # it costs one event, not the socket that all turns share
+            log.exception("an event of the dashboard was not understood", extra={"kind": kind[:64]})
         if (listener := self._listeners.get(live_id)) is None:
             return
         try:
