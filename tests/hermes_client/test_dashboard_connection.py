@@ -215,7 +215,10 @@ async def test_one_that_is_not_there_is_looked_for_less_and_less_often(fake: Fak
     async with opened(fake, ready=False, sleep=waits, hermes_dashboard_url=f"http://127.0.0.1:{port}") as dashboard:
         for pause in (1, 2, 4, 8, 16, 30, 30):
             await waits.over(pause, within=pause * 0.21)
-        assert dashboard.state() == {"state": "down"}
+        said = dashboard.state()
+        assert (said["state"], said["code"]) == ("down", "upstream_unreachable")
+        assert f"127.0.0.1:{port}" in said["message"]  # the owner sees where it was looked for
+        assert "TALARIA_HERMES_DASHBOARD_URL" in said["message"]
 
 
 def test_no_answer_of_hermes_keeps_it_away_for_good() -> None:

@@ -80,7 +80,7 @@ class Connection:
                 await self._read(self._socket)
                 steady.cancel()
                 self._lose()
-                self._became(UpstreamUnreachable())
+                self._became(UpstreamUnreachable("the dashboard of Hermes has closed its socket"))
                 if self._useful:
                     pause = FIRST_PAUSE_S
                 else:  # it opens and breaks: at once again would be a storm
