@@ -20,7 +20,7 @@ from app.hermes.errors import (
     UpstreamError,
     UpstreamOff,
 )
-from app.hermes.lease import CREDENTIAL, MAX_SESSIONS, Lease, RowMarks
+from app.hermes.lease import CREDENTIAL, MAX_SESSIONS, Lease, RowMarks, session_of
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
 from app.hermes.state import differ, fallen, up
@@ -110,7 +110,11 @@ class Hermes:
         return self._upstreams[kind]
 
     async def lease(self, upstream: Upstream, session_id: str, order: Order) -> Lease:
-        """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
+        """Bind a turn of an existing session, or of the one that it went on in after a compression.
+
+        Raises UpstreamError; nothing of the turn was sent then.
+        """
+        session_id, last_row, since = await self._bearings(session_id, order.profile)
         if upstream is self._dashboard:
             base, mark = self._dashboard.base, None
             if self._elsewhere.pop(session_id, None):
@@ -118,7 +122,6 @@ class Hermes:
         else:
             base, mark = self.api.route().fingerprint, await self.api.mark()
             self._went_elsewhere(session_id)
-        last_row, since = await self._bearings(session_id, order.profile)
         return await upstream.bind(
             Lease(
                 route=upstream.kind, base=base, session_id=session_id, endpoint="", credential=CREDENTIAL,
@@ -143,11 +146,22 @@ class Hermes:
         except SessionNotFound:
             return []
 
-    async def _bearings(self, session_id: str, profile: str | None) -> tuple[int, tuple[str, ...]]:
-        if (known := self.rows.get(session_id)) is not None:
-            return known
-        self.rows.read(session_id, await self.messages(session_id, profile))
-        return self.rows.get(session_id) or (0, ())
+    async def delete(self, session_id: str, profile: str | None = None) -> None:
+        """Also the dashboard's copy in memory, from which the next message would bring it back. Raises as the API's."""
+        if self._dashboard is not None:
+            await self._dashboard.forget(session_id)
+        await self.api.delete_session(session_id, profile)
+        self.rows.forget(session_id)
+
+    async def _bearings(self, session_id: str, profile: str | None) -> tuple[str, int, tuple[str, ...]]:
+        """Where the conversation is now, and what is known of its rows."""
+        if (known := self.rows.get(session_id)) is None:
+            rows = await self.messages(session_id, profile)
+            session_id = session_of(rows) or session_id
+            if (known := self.rows.get(session_id)) is None:
+                self.rows.read(session_id, rows)
+                known = self.rows.get(session_id) or (0, ())
+        return session_id, *known
 
     def _went_elsewhere(self, session_id: str) -> None:
         """The dashboard keeps the conversations it has open in its memory, and would answer from that."""

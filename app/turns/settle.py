@@ -6,6 +6,7 @@ import logging
 
 from app.errors import RelayError
 from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid
+from app.hermes.lease import session_of
 from app.hermes.upstream import Followed, Hearer
 from app.turns import store
 from app.turns.ends import Rooms
@@ -82,8 +83,7 @@ class Settlement:
         except RelayError as exc:
             log.info("the history cannot be read", extra={"turn": turn.turn_id, "code": exc.code})
             return None
-        where = rows[-1].get("session_id") if rows else None
-        if isinstance(where, str) and where != turn.state.session_id:  # Hermes gives the rows of where it went on
+        if (where := session_of(rows)) is not None and where != turn.state.session_id:
             turn.follow(where)
         return judge(rows, lease.last_row, earlier, turn.sent)
 

@@ -24,6 +24,7 @@ from app.hermes.errors import (
     UpstreamInvalid,
     UpstreamOff,
     UpstreamRefused,
+    UpstreamTimeout,
     UpstreamUnreachable,
     UpstreamUnsupported,
 )
@@ -151,6 +152,16 @@ async def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(UpstreamInvalid):
             await api.capabilities()
         await api.close()
+
+
+async def test_an_answer_that_comes_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "WHOLE_S", 0.2)
+    slow = [HEALTH[:-20], *[HEALTH[at : at + 1] for at in range(len(HEALTH) - 20, len(HEALTH))]]
+    async with canned(*slow) as server:
+        server.pause_s = 0.05
+        async with asyncio.timeout(5), opened(f"http://127.0.0.1:{server.port}") as hermes:
+            with pytest.raises(UpstreamTimeout):
+                await hermes.api.capabilities()
 
 
 async def test_no_proxy_of_the_environment_is_used(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

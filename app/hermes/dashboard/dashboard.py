@@ -16,7 +16,7 @@ from app.hermes.dashboard.events import Usage
 from app.hermes.dashboard.link import Link
 from app.hermes.dashboard.lives import Live
 from app.hermes.dashboard.rest import MAX_ROWS
-from app.hermes.dashboard.sessions import BUSY, Sessions, given
+from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
 from app.hermes.lease import CREDENTIAL, Lease
@@ -255,7 +255,7 @@ class Dashboard:
     def _observe(self, kind: str, live_id: str, payload: Json) -> None:
         if kind == "session.title":
             session_id, title = payload.get("session_id"), payload.get("title")
-            if isinstance(session_id, str) and isinstance(title, str) and title:
+            if is_id(session_id) and isinstance(title, str) and title:
                 self._titled(session_id, title[:MAX_TITLE])
         elif (live := self._sessions.lives.get(live_id)) is None:
             return
