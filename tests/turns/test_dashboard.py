@@ -15,8 +15,8 @@ from app.approvals.errors import ApprovalClosed, ApprovalWaiting
 from app.clock import ManualClock
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
-from app.hermes.errors import UpstreamUnreachable
 from app.errors import IdReused
+from app.hermes.errors import UpstreamUnreachable
 from app.hermes.lease import Lease
 from app.turns import store
 from tests.demo.board import board as open_board
