@@ -170,6 +170,7 @@ class Turns:
         self._remember(turn)
         for waiting in self._lanes.adopt(turn, new):
             waiting.bind(new)
+        self._rooms.hermes.rows.forget(old)
         self._watching.moved(old, new)
         self._tasks.start(self._db.write(lambda tx: store.move(tx, old, new)), "turns move")
 

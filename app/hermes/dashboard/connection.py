@@ -26,6 +26,7 @@ CALL_S = 30.0  # Hermes builds an agent within some calls; above it is stuck
 MAX_PENDING = 256  # calls without an answer; a further one is refused as busy
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 600.0  # whatever Hermes asks for: its owner may have changed what it minds meanwhile
 STEADY_S = 30.0  # a socket that stayed open for so long was of use, although nobody called
 
 
@@ -79,7 +80,7 @@ class Connection:
                 await self._read(self._socket)
                 steady.cancel()
                 self._lose()
-                self._became(UpstreamUnreachable())
+                self._became(UpstreamUnreachable("the dashboard of Hermes has closed its socket"))
                 if self._useful:
                     pause = FIRST_PAUSE_S
                 else:  # it opens and breaks: at once again would be a storm
@@ -156,7 +157,10 @@ class Connection:
         if not isinstance(kind, str) or not isinstance(live_id, str) or not live_id:
             return
         payload = shallow(payload, length) if isinstance(payload, dict) else {}
-        self._observe(kind, live_id, payload)
+        try:
+            self._observe(kind, live_id, payload)
+        except Exception:  # it costs one event, not the socket that all turns share
+            log.exception("an event of the dashboard was not understood", extra={"kind": kind[:64]})
         if (listener := self._listeners.get(live_id)) is None:
             return
         try:
@@ -185,4 +189,4 @@ class Connection:
 def _at_least(exc: RelayError) -> float:
     """Seconds before another try can help."""
     wants_the_owner = isinstance(exc, UpstreamAuthRequired | UpstreamInvalid)
-    return max(exc.retry_after or 0.0, LONGEST_PAUSE_S if wants_the_owner else 0.0)
+    return max(min(exc.retry_after or 0.0, LONGEST_WAIT_S), LONGEST_PAUSE_S if wants_the_owner else 0.0)
