@@ -153,6 +153,17 @@ class Hermes:
         await self.api.delete_session(session_id, profile)
         self.rows.forget(session_id)
 
+    async def has_result(self, session_id: str, tool_id: str) -> bool:
+        """Whether the dashboard shows what this tool of a conversation has come to. Asked there alone: the API server
+        may be away while an approval waits on the dashboard. Raises UpstreamError.
+        """
+        assert self._dashboard is not None
+        try:
+            rows = await self._dashboard.messages(session_id)
+        except (SessionNotFound, RouteMissing):
+            return False
+        return any(row.get("tool_call_id") == tool_id for row in rows)
+
     async def _bearings(self, session_id: str, profile: str | None) -> tuple[str, int, tuple[str, ...]]:
         """Where the conversation is now, and what is known of its rows."""
         if (known := self.rows.get(session_id)) is None:

@@ -62,8 +62,7 @@ class Asking:
         """
         if self._turn.bound.lease.route != "dashboard":
             return True
-        rows = await self._hermes.messages(self._turn.state.session_id, self._turn.bound.lease.profile)
-        return all(row.get("tool_call_id") != tool_id for row in rows)
+        return not await self._hermes.has_result(self._turn.state.session_id, tool_id)
 
     async def decide(self, choice: str) -> int:
         bond = self._turn.bound

@@ -130,10 +130,10 @@ async def test_what_is_nested_too_deeply_for_a_frame_is_left_out(fake: FakeDashb
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]
-    await fake.event("x", "a", result=deep)
+    await fake.event("x", "a", id="t1", result=deep)
     await fake.event("y", "a")
     await through(connection)
-    assert ear.events == [("x", {}), ("y", {})]
+    assert ear.events == [("x", {"id": "t1"}), ("y", {})]
 
 
 async def test_events_go_to_their_session_in_order_however_many(fake: FakeDashboard, connection: Connection) -> None:
