@@ -19,6 +19,7 @@ from app.hermes.dashboard.rest import MAX_ROWS
 from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
+from app.hermes.expanded import is_stored_as
 from app.hermes.lease import CREDENTIAL, Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
@@ -127,13 +128,13 @@ class Dashboard:
         text = order.message.strip() if isinstance(order.message, str) else ""
         with self._hearing(live, hearer, in_midst=True) as listener:
             answer = await self._sessions.resume(live.key, lease.profile)
-            if answer.get("session_id") != live.id or answer.get("running") is not True or not text:
+            if answer.get("session_id") != live.id or answer.get("running") is not True:
                 return Followed.GONE
-            if _said(answer, "inflight", "user").endswith(text):
+            if _ends_with(_said(answer, "inflight", "user"), text):
                 said = _said(answer, "inflight", "assistant")
                 hearer.restated(said)
                 listener.begin(in_midst=True, said=said)
-            elif _said(answer, "queued", "user").endswith(text):
+            elif _ends_with(_said(answer, "queued", "user"), text):
                 listener.begin(queued=True)
             else:
                 return Followed.GONE
@@ -297,3 +298,8 @@ def _said(answer: Json, part: str, field: str) -> str:
     value = answer.get(part)
     text = value.get(field) if isinstance(value, dict) else None
     return text if isinstance(text, str) else ""
+
+
+def _ends_with(said: str, text: str) -> bool:
+    """Hermes puts messages that wait for the same turn behind one another."""
+    return text != "" and (said.endswith(text) or is_stored_as(text, said))
