@@ -413,8 +413,8 @@ async def test_a_message_without_the_marks_of_its_paste_is_ours(fake: FakeDashbo
     bound = await broken(fake, dashboard)
     fake.live = [row("working")]
     fake.answers["session.resume"] = resumed(running=True, inflight={"user": "pasted words", "assistant": "w1"})
-    following = soon(dashboard.follow(bound, Order("[200~pasted[201~ words"), heard := Heard()))
-    await heard.until(lambda: heard.texts)
+    following = soon(dashboard.follow(bound, Order("[200~pasted[201~ words"), Heard()))
+    await fake.called("session.resume", 2)
     await fake.event("message.complete", text="w1", status="complete")
     assert await following is Followed.ENDED
 
