@@ -14,6 +14,11 @@ def is_stored_as(sent: str, stored: str) -> bool:
     return _NOT_STORED.search(sent) is not None and _words(sent) == _words(_ADDED.split(stored, maxsplit=1)[0])
 
 
+def ends_with(said: str, sent: str) -> bool:
+    """Whether this message is the last of those that Hermes put behind one another, for they wait for the same turn."""
+    return sent != "" and (said.endswith(sent) or is_stored_as(sent, said))
+
+
 def _words(text: str) -> str:
     """Hermes also closes the gaps that it makes, spaces and points."""
     return re.sub(r"\W+", "", _NOT_STORED.sub("", text))

@@ -41,6 +41,8 @@ class Dashboard(Upstream, Protocol):
     @property
     def ready(self) -> bool: ...
     @property
+    def failure(self) -> RelayError | None: ...
+    @property
     def base(self) -> str: ...
     async def settled(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
@@ -96,6 +98,8 @@ class Hermes:
             await self._dashboard.settled()
             if self._dashboard.ready:
                 return self._dashboard
+            if self.api.is_off and (error := self._dashboard.failure) is not None:
+                raise error
         kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
         return self._upstreams[kind]
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
-from app.errors import OutcomeUncertain
+from app.errors import OutcomeUncertain, RelayError
 from app.hermes.dashboard.errors import CallRefused, Unanswered
 from app.hermes.dashboard.events import Usage
 from app.hermes.dashboard.link import Link
@@ -19,7 +19,7 @@ from app.hermes.dashboard.rest import MAX_ROWS
 from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
-from app.hermes.expanded import is_stored_as
+from app.hermes.expanded import ends_with
 from app.hermes.lease import CREDENTIAL, Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
@@ -74,6 +74,11 @@ class Dashboard:
     @property
     def ready(self) -> bool:
         return self._link.connection.is_open
+
+    @property
+    def failure(self) -> RelayError | None:
+        """Why it is not ready; None where it is, or is switched off."""
+        return self._link.failure
 
     async def settled(self) -> None:
         """Wait until it is known whether it is there: turns that wait for the relay's start are the first."""
@@ -130,11 +135,11 @@ class Dashboard:
             answer = await self._sessions.resume(live.key, lease.profile)
             if answer.get("session_id") != live.id or answer.get("running") is not True:
                 return Followed.GONE
-            if _ends_with(_said(answer, "inflight", "user"), text):
+            if ends_with(_said(answer, "inflight", "user"), text):
                 said = _said(answer, "inflight", "assistant")
                 hearer.restated(said)
                 listener.begin(in_midst=True, said=said)
-            elif _ends_with(_said(answer, "queued", "user"), text):
+            elif ends_with(_said(answer, "queued", "user"), text):
                 listener.begin(queued=True)
             else:
                 return Followed.GONE
@@ -298,8 +303,3 @@ def _said(answer: Json, part: str, field: str) -> str:
     value = answer.get(part)
     text = value.get(field) if isinstance(value, dict) else None
     return text if isinstance(text, str) else ""
-
-
-def _ends_with(said: str, text: str) -> bool:
-    """Hermes puts messages that wait for the same turn behind one another."""
-    return text != "" and (said.endswith(text) or is_stored_as(text, said))

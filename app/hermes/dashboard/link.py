@@ -15,7 +15,14 @@ from app.hermes.dashboard.connection import Connection
 from app.hermes.dashboard.credentials import Access
 from app.hermes.dashboard.rest import MAX_ANSWER, Rest
 from app.hermes.dashboard.socket import open_socket
-from app.hermes.errors import UpstreamAuthRequired, UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff
+from app.hermes.errors import (
+    UpstreamAuthRequired,
+    UpstreamError,
+    UpstreamInsecure,
+    UpstreamInvalid,
+    UpstreamOff,
+    UpstreamUnreachable,
+)
 from app.hermes.routes import Route, dashboard_route
 from app.hermes.upstream import Json
 from app.settings import HermesSettings
@@ -45,6 +52,7 @@ class Link:
         self._state: dict[str, Any] = {"state": "off"}
         self._version: str | None = None
         self._logged = ""
+        self.failure: RelayError | None = None
 
     def open(self) -> None:
         try:
@@ -53,7 +61,7 @@ class Link:
             self._became(exc)
             return
         if self._route is not None:
-            self._state = {"state": "down"}
+            self._state, self.failure = {"state": "down"}, UpstreamUnreachable()
             self._rest = Rest(self._route)
             self._access = Access(self._settings, self._route, self._rest)
             self._running = self._tasks.start(self.connection.run(), "dashboard")
@@ -110,6 +118,7 @@ class Link:
 
     def _became(self, error: RelayError | None) -> None:
         self._tried.set()
+        self.failure = error
         if error is None:
             self._state = {"state": "up"} | ({"version": self._version} if self._version else {})
             self._tasks.start(self._read_settings(), "dashboard settings")
