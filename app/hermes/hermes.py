@@ -132,15 +132,17 @@ class Hermes:
 
         After a compression they are those of the session that it went on in.
         """
-        try:
-            return await self.api.messages(session_id, profile)
-        except (SessionNotFound, RouteMissing, HistoryHidden):
-            return []
-        except UpstreamError:
-            if self._dashboard is None or not self._dashboard.ready:
-                raise
-        try:
-            return await self._dashboard.messages(session_id, profile)
+        board = self._dashboard if self._dashboard is not None and self._dashboard.ready else None
+        if board is None or self._state["state"] == "up":
+            try:
+                return await self.api.messages(session_id, profile)
+            except (SessionNotFound, RouteMissing, HistoryHidden):
+                return []
+            except UpstreamError:
+                if board is None:
+                    raise
+        try:  # at once where the API server is known to be away: a turn would wait until that is found out again
+            return await board.messages(session_id, profile)
         except SessionNotFound:
             return []
 

@@ -87,6 +87,9 @@ class Socket:
 
     async def settled(self) -> None: ...
 
+    async def messages(self, session_id: str, profile: str | None = None) -> list[dict[str, Any]]:
+        return [{"id": 7, "session_id": session_id, "role": "user", "content": "hi"}]
+
 
 async def chosen(
     url: str, order: Order, *, ready: bool | None = None, failure: UpstreamError | None = None,
@@ -127,6 +130,18 @@ async def test_where_there_is_only_a_dashboard_its_failure_is_the_turns() -> Non
             await chosen("", order, ready=False, failure=failure)
     async with routed({}) as server:
         assert await chosen(server.url, Order("hi"), ready=False, failure=refused) == "session_stream"
+
+
+async def test_an_api_server_that_is_known_to_be_away_is_not_waited_for() -> None:
+    route = "GET /api/sessions/s1/messages"
+    async with routed({route: [said({"error": "no"}, "500 No")]}) as server, Supervisor() as tasks:
+        hermes = Hermes(HermesSettings(hermes_api_url=server.url), tasks, cast(Dashboard, Socket(ready=True)))
+        assert [row["id"] for row in await hermes.messages("s1")] == [7]
+        assert not server.bodies(route)
+        await hermes.probe()
+        assert [row["id"] for row in await hermes.messages("s1")] == [7]
+        assert len(server.bodies(route)) == 1
+        await hermes.api.close()
 
 
 async def test_a_hermes_that_does_not_say_what_it_can_runs_nothing() -> None:
