@@ -107,7 +107,7 @@ class Calls:
                 if not once or isinstance(exc, _UNSENT):
                     raise error from exc
                 self._lost(error)
-                raise OutcomeUncertain(_UNSAID, detail=error.detail) from exc
+                raise OutcomeUncertain(_UNSAID, detail=error.detail) from error
             if not 200 <= status < 300:
                 raise refusal_of(status, raw, retry_after)
         try:
@@ -162,4 +162,9 @@ class Calls:
             return UpstreamKeyShort(detail=error.detail)
         if type(error) is UpstreamAuthRequired and not key:
             return UpstreamAuthRequired("Hermes asks for a key: set TALARIA_HERMES_API_KEY to its API_SERVER_KEY")
+        if type(error) is UpstreamUnreachable:
+            return UpstreamUnreachable(
+                f"Hermes' API server does not answer at {self._settings.hermes_api_url}: start `hermes gateway run` "
+                "with API_SERVER_ENABLED=true, or set TALARIA_HERMES_API_URL to where it is", detail=error.detail,
+            )  # fmt: skip
         return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -17,13 +17,13 @@ from app.hermes.errors import (
     HistoryHidden,
     RouteMissing,
     SessionNotFound,
-    UpstreamAuthRequired,
     UpstreamError,
-    UpstreamKeyShort,
+    UpstreamOff,
 )
 from app.hermes.lease import CREDENTIAL, MAX_SESSIONS, Lease, RowMarks, session_of
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
+from app.hermes.state import differ, fallen, up
 from app.hermes.upstream import Json, Order, Upstream
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -51,14 +51,19 @@ class Dashboard(Upstream, Protocol):
 
 
 class Hermes:
-    """Open it with `async with`: while it is open it watches what is there."""
+    """Open it with `async with`: while it is open it watches what is there.
 
-    def __init__(self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None) -> None:
-        self._tasks, self._dashboard = tasks, dashboard
+    `changed` is called when `states()` says something new.
+    """
+
+    def __init__(
+        self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None, *,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._tasks, self._dashboard, self._changed = tasks, dashboard, changed
         self._ask_approvals = settings.hermes_ask_approvals
         self._failure = asyncio.Event()
-        self._state = {"state": "down"}
-        self._logged = ""
+        self._state: dict[str, Any] = {"state": "down"}  # until it was looked
         self._watching: asyncio.Task[None] | None = None
         self.api = HermesApi(settings, failed=self._failed)
         self.rows = RowMarks()
@@ -69,7 +74,8 @@ class Hermes:
 
     async def __aenter__(self) -> Self:
         if self.api.is_off:
-            self._state = {"state": "off"}
+            off = UpstreamOff()
+            self._state = {"state": "off", "code": off.code, "message": off.message}
         else:
             self._watching = self._tasks.start(self._watch(), "hermes watch")
         return self
@@ -83,7 +89,7 @@ class Hermes:
         await self.api.close()
 
     def states(self) -> dict[str, Any]:
-        """Upstream name → {state: up, down, auth_required or off, version?}."""
+        """Upstream name → {state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
         return {"api": dict(self._state)} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
 
     def profiles(self) -> list[Json]:
@@ -146,6 +152,13 @@ class Hermes:
         except SessionNotFound:
             return []
 
+    async def delete(self, session_id: str, profile: str | None = None) -> None:
+        """Also the dashboard's copy in memory, from which the next message would bring it back. Raises as the API's."""
+        if self._dashboard is not None:
+            await self._dashboard.forget(session_id)
+        await self.api.delete_session(session_id, profile)
+        self.rows.forget(session_id)
+
     async def _bearings(self, session_id: str, profile: str | None) -> tuple[str, int, tuple[str, ...]]:
         """Where the conversation is now, and what is known of its rows."""
         if (known := self.rows.get(session_id)) is None:
@@ -165,7 +178,7 @@ class Hermes:
     # watching
 
     def _failed(self, error: UpstreamError) -> None:
-        self._become(_state_of(error), None, error)
+        self._become(fallen(error), error)
         self._failure.set()
 
     async def _watch(self) -> None:
@@ -178,28 +191,24 @@ class Hermes:
                 continue
             await asyncio.sleep(SOON_S)
 
-    async def probe(self) -> Mapping[str, str]:
+    async def probe(self) -> Mapping[str, Any]:
         """Look now."""
         self._failure.clear()
         try:
             capabilities = await self.api.capabilities(fresh=True)
         except RelayError as exc:
-            self._become(_state_of(exc), None, exc)
+            self._become(fallen(exc), exc)
         else:
-            self._become("up", capabilities.version, None)
+            self._become(up(capabilities.version), None)
         self._failure.clear()  # what the probe itself found needs no second one
         return self._state
 
-    def _become(self, state: str, version: str | None, error: RelayError | None) -> None:
-        self._state = {"state": state} | ({"version": version} if version else {})
-        if state == self._logged:
+    def _become(self, state: dict[str, Any], error: RelayError | None) -> None:
+        was, self._state = self._state, state
+        if not differ(was, state):
             return
-        self._logged = state
         if error is None:
-            log.info("hermes is up", extra={"version": version})
+            log.info("hermes is up", extra={"version": state.get("version")})
         else:
-            log.warning("hermes is %s", state, extra={"code": error.code, "reason": error.message})
-
-
-def _state_of(error: RelayError) -> str:
-    return "auth_required" if isinstance(error, UpstreamAuthRequired | UpstreamKeyShort) else "down"
+            log.warning("hermes is %s", state["state"], extra={"code": error.code, "reason": error.message})
+        self._changed()

@@ -132,7 +132,7 @@ def _asks(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     if name == "approval.request":
         tool = state.tools.of_request(body)
         body |= {"tool_id": tool.tool_id, "tool_name": tool.tool_name} if tool else {}
-    state.signs.append(("asks", body))
+    state.signs.append((name, body))
     return []
 
 

@@ -47,10 +47,10 @@ class Turns:
 
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Devices, hermes: Hermes,
-        approvals: Approvals, outward: Outward, sleep: Sleep = asyncio.sleep,
+        approvals: Approvals, outward: Outward, approval_s: float = 60.0, sleep: Sleep = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._hub, self._tasks = db, clock, hub, tasks
-        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, sleep)
+        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, approval_s, sleep)
         self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
@@ -157,8 +157,8 @@ class Turns:
 
     def _others(self, turn: Turn) -> int:
         """How many run where this one does."""
-        bonds = (other.bond for other in self._live.values() if other is not turn)
-        return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
+        bonds = [other.bond for other in self._live.values() if other is not turn and other.bond is not None]
+        return sum(turn.bond is None or bond.upstream is turn.bond.upstream for bond in bonds)
 
     def _opened(self, turn: Turn) -> None:
         self._remember(turn)
@@ -223,6 +223,8 @@ class Turns:
         turn = self._live.get(turn_id)
         if turn is not None and turn.bond is not None:
             return await self._outward.once(claim, lambda: self._interrupt(turn))
+        if (answer := await self._outward.under_way(claim)) is not None:  # it has ended the turn, and waits for Hermes
+            return answer
         return await self._db.write(
             lambda tx: once.settled(
                 tx, claim, self._clock.now(), lambda: {"turn_id": turn_id} | self._stop(tx, turn_id)
@@ -269,7 +271,9 @@ class Turns:
 
     async def recover(self) -> None:
         """Before serving: follow what was under way, for nothing is sent twice, and begin what was only accepted."""
-        for turn in await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved)):
+        going_on = await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved))
+        self._rooms.approvals.abandon_others({turn.turn_id for turn in going_on})
+        for turn in going_on:
             if turn.bond is not None:
                 Asking(turn, self._rooms).adopt()
             self._begin(turn)

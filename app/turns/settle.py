@@ -110,7 +110,7 @@ class Settlement:
     def _restate(self, verdict: Verdict) -> None:
         """The state is replaced by what is stored; who cannot take a snapshot gets what the text grew by."""
         turn = self._turn
-        before = str(turn.state.text)
+        before, turn.state.gap = str(turn.state.text), False
         restate(turn.state, verdict.rows or (), completed=verdict.completed)
         after = str(turn.state.text)
         missing: list[Event] = []

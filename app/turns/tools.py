@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -108,8 +108,8 @@ class Tools:
         return got
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Row]) -> Tools:
-        """The tools that a transcript tells of."""
+    def of_rows(cls, rows: Iterable[Row], known: Collection[Any] = ()) -> Tools:
+        """The tools that a transcript tells of; those that are `known` by its ids keep them."""
         tools, text = cls(), Text()
         rows = list(rows)
         for row in rows:
@@ -122,6 +122,7 @@ class Tools:
                 function = call.get("function") if isinstance(call, Mapping) else None
                 if isinstance(function, Mapping):
                     tool = tools._new({"tool_name": function.get("name")})
+                    tool.tool_id = call["id"] if call.get("id") in known else tool.tool_id
                     tool.args, cut = _bounded(_parsed(function.get("arguments")))
                     tool.truncated, tool.at = cut or None, len(str(text))
         tools.read_results(rows)

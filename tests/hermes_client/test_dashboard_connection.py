@@ -125,7 +125,7 @@ async def test_an_event_that_an_observer_fails_on_costs_no_more_than_itself(
     assert ear.events == [("x", {})]
 
 
-async def test_what_is_nested_too_deeply_for_a_frame_is_dropped(fake: FakeDashboard, connection: Connection) -> None:
+async def test_what_is_nested_too_deeply_for_a_frame_is_left_out(fake: FakeDashboard, connection: Connection) -> None:
     connection.listen("a", ear := Ear())
     deep: list[Any] = []
     for _ in range(300):
@@ -133,7 +133,7 @@ async def test_what_is_nested_too_deeply_for_a_frame_is_dropped(fake: FakeDashbo
     await fake.event("x", "a", result=deep)
     await fake.event("y", "a")
     await through(connection)
-    assert ear.events == [("y", {})]
+    assert ear.events == [("x", {}), ("y", {})]
 
 
 async def test_events_go_to_their_session_in_order_however_many(fake: FakeDashboard, connection: Connection) -> None:
@@ -215,7 +215,10 @@ async def test_one_that_is_not_there_is_looked_for_less_and_less_often(fake: Fak
     async with opened(fake, ready=False, sleep=waits, hermes_dashboard_url=f"http://127.0.0.1:{port}") as dashboard:
         for pause in (1, 2, 4, 8, 16, 30, 30):
             await waits.over(pause, within=pause * 0.21)
-        assert dashboard.state() == {"state": "down"}
+        said = dashboard.state()
+        assert (said["state"], said["code"]) == ("down", "upstream_unreachable")
+        assert f"127.0.0.1:{port}" in said["message"]  # the owner sees where it was looked for
+        assert "TALARIA_HERMES_DASHBOARD_URL" in said["message"]
 
 
 def test_no_answer_of_hermes_keeps_it_away_for_good() -> None:

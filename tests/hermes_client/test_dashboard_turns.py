@@ -616,3 +616,21 @@ async def test_the_longest_unused_live_session_is_closed_when_there_are_too_many
     assert [name for name, _ in fake.calls].count("session.close") == 1
     await fake.play("text", "s0-live")
     await turn.task
+
+
+async def test_what_no_frame_could_carry_is_left_out_of_an_event(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    turn = Running(dashboard, await dashboard.bind(lease()))
+    await turn.accepted()
+    deep: Any = []
+    for _ in range(400):
+        deep = [deep]
+    await fake.event("message.start")
+    await fake.event("tool.complete", tool_id="t1", name="read", result=deep, duration_s=1)
+    await fake.event("new.kind", said="x", detail=deep)
+    await fake.event("approval.request", command="rm one", extra=deep)
+    await fake.event("message.complete", text="done", status="complete")
+    await turn.task
+    tool, new = turn.heard.body("tool.completed"), turn.heard.body("new.kind")
+    assert (tool["tool_id"], tool["result"], tool["duration_s"]) == ("t1", None, 1)
+    assert new == {"said": "x"}
+    assert turn.heard.body("approval.request")["command"] == "rm one"

@@ -16,7 +16,7 @@ from websockets.protocol import State
 from app.errors import RelayError
 from app.hermes.dashboard.errors import Unanswered, call_error
 from app.hermes.errors import StreamBroken, UpstreamAuthRequired, UpstreamBusy, UpstreamInvalid, UpstreamUnreachable
-from app.wire.depth import is_too_deep
+from app.wire.depth import shallow
 
 log = logging.getLogger("talaria.hermes.dashboard")
 
@@ -80,7 +80,7 @@ class Connection:
                 await self._read(self._socket)
                 steady.cancel()
                 self._lose()
-                self._became(UpstreamUnreachable())
+                self._became(UpstreamUnreachable("the dashboard of Hermes has closed its socket"))
                 if self._useful:
                     pause = FIRST_PAUSE_S
                 else:  # it opens and breaks: at once again would be a storm
@@ -140,8 +140,7 @@ class Connection:
         if not isinstance(frame, dict):
             log.debug("hermes sent a frame that cannot be read", extra={"bytes": len(raw)})
         elif frame.get("method") == "event":
-            if not is_too_deep(frame, len(raw)):
-                self._event(frame.get("params"))
+            self._event(frame.get("params"), len(raw))
         elif isinstance(id := frame.get("id"), str) and (answer := self._pending.get(id)) is not None:
             self._is_useful()
             if answer.done():
@@ -151,13 +150,13 @@ class Connection:
             else:
                 answer.set_result(frame.get("result"))
 
-    def _event(self, params: Any) -> None:
+    def _event(self, params: Any, length: int) -> None:
         if not isinstance(params, dict):
             return
         kind, live_id, payload = params.get("type"), params.get("session_id"), params.get("payload")
         if not isinstance(kind, str) or not isinstance(live_id, str) or not live_id:
             return
-        payload = payload if isinstance(payload, dict) else {}
+        payload = shallow(payload, length) if isinstance(payload, dict) else {}
         try:
             self._observe(kind, live_id, payload)
         except Exception:  # it costs one event, not the socket that all turns share

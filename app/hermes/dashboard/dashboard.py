@@ -49,10 +49,10 @@ class Dashboard:
 
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, *, titled: Callable[[str, str], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        changed: Callable[[], None] = lambda: None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._tasks, self._titled, self._sleep = tasks, titled, sleep
-        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, sleep=sleep)
+        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, changed=changed, sleep=sleep)
         self._sessions = Sessions(self._link, tasks)
         self._turns: dict[str, TurnListener] = {}  # live id → the turn of ours that is heard in it
         self.begun: Callable[[Lease, Listen], None] = lambda lease, listen: None
@@ -68,7 +68,7 @@ class Dashboard:
         await self._link.close()
 
     def state(self) -> dict[str, Any]:
-        """{state: up, down, auth_required or off, version?}."""
+        """{state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
         return self._link.state()
 
     @property

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import orjson
 
-from app.hermes.errors import UpstreamInvalid, UpstreamUnreachable
+from app.hermes.dashboard.errors import unreachable
+from app.hermes.errors import UpstreamInvalid
 from app.hermes.routes import Route
 
 CONNECT_S = 5.0
@@ -70,7 +71,7 @@ class Rest:
             async with asyncio.timeout(WHOLE_S):
                 response, raw = await self._send(request, limit)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
-            raise UpstreamUnreachable(detail=type(exc).__name__) from exc
+            raise unreachable(self._route.base, exc) from exc
         cookies = response.headers.get_list("set-cookie")
         return Answer(response.status_code, bytes(raw), tuple(cookies), _seconds(response.headers.get("retry-after")))
 
