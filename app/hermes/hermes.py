@@ -41,6 +41,8 @@ class Dashboard(Upstream, Protocol):
     @property
     def ready(self) -> bool: ...
     @property
+    def failure(self) -> RelayError | None: ...
+    @property
     def base(self) -> str: ...
     async def settled(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
@@ -102,6 +104,8 @@ class Hermes:
             await self._dashboard.settled()
             if self._dashboard.ready:
                 return self._dashboard
+            if self.api.is_off and (error := self._dashboard.failure) is not None:
+                raise error
         kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
         return self._upstreams[kind]
 
@@ -134,15 +138,17 @@ class Hermes:
 
         After a compression they are those of the session that it went on in.
         """
-        try:
-            return await self.api.messages(session_id, profile)
-        except (SessionNotFound, RouteMissing, HistoryHidden):
-            return []
-        except UpstreamError:
-            if self._dashboard is None or not self._dashboard.ready:
-                raise
-        try:
-            return await self._dashboard.messages(session_id, profile)
+        board = self._dashboard if self._dashboard is not None and self._dashboard.ready else None
+        if board is None or self._state["state"] == "up":
+            try:
+                return await self.api.messages(session_id, profile)
+            except (SessionNotFound, RouteMissing, HistoryHidden):
+                return []
+            except UpstreamError:
+                if board is None:
+                    raise
+        try:  # at once where the API server is known to be away: a turn would wait until that is found out again
+            return await board.messages(session_id, profile)
         except SessionNotFound:
             return []
 

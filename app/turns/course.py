@@ -206,6 +206,5 @@ class Course:
 
     async def _checkpoint(self) -> None:
         turn, now = self._turn, self._rooms.clock.now()
-        state = turn.state
-        progress = state.snapshot() | {"n": state.n, "session_id": state.session_id}
+        progress = turn.state.checkpoint()
         await self._rooms.db.write(lambda tx: store.checkpoint(tx, turn.turn_id, progress, now))

@@ -73,7 +73,7 @@ class Turns:
         said = payload.model_dump(mode="json", exclude_none=True)
         turn = self._new(peer.device_id, payload.session_id, _kept(said, frame_id))
         key = key_of("chat.send", said, frame_id)
-        crowded = len(self.running(peer.device_id)) >= MAX_OF_DEVICE
+        crowded = self._is_crowded(peer.device_id)
 
         def work(tx: Tx) -> None:
             if key is not None and (before := once.find(tx, peer.device_id, "chat.send", key, said)) is not None:
@@ -109,6 +109,9 @@ class Turns:
         """Hermes begins a turn by itself. It is that device's which last spoke there; without one it is not shown."""
         device_id = self._devices.get(lease.session_id)
         if device_id is None:
+            return
+        if self._is_crowded(device_id):
+            log.warning("a turn that hermes began is not shown: too many run already")
             return
         turn = self._new(device_id, lease.session_id, {"message": ""})
         turn.bond = Bond(self._rooms.hermes.upstream(lease.route), lease)
@@ -200,6 +203,9 @@ class Turns:
 
     def unwatch(self, peer: Peer, session_id: str | None, turn_id: str | None) -> None:
         self._watching.unwatch(peer, session_id, self._live.get(turn_id or ""))
+
+    def _is_crowded(self, device_id: str) -> bool:
+        return len(self.running(device_id)) >= MAX_OF_DEVICE
 
     def running(self, device_id: str) -> list[dict[str, Any]]:
         """The turns this device began that have not ended, as `auth.ok` lists them."""

@@ -18,7 +18,7 @@ from app.demo.stand_in import StandIn, serve_stand_in
 from app.errors import IdReused
 from app.hermes.errors import UpstreamUnreachable
 from app.hermes.lease import Lease
-from app.turns import store
+from app.turns import runner, store
 from tests.demo.board import board as open_board
 from tests.turns.rooms import KEY, Phone, Rooms, open_devices, open_rooms
 
@@ -386,6 +386,19 @@ async def test_it_may_ask_and_be_stopped(rooms: Rooms, stand_in: StandIn) -> Non
     assert asked["turn_id"] == turn
     assert (await rooms.turns.stop(phone, turn, None))["stopped"]
     assert (await rooms.ended(turn))["finish"] == "stopped"
+
+
+async def test_no_more_of_them_are_shown_than_one_device_may_have(
+    rooms: Rooms, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "MAX_OF_DEVICE", 2)
+    stand_in.agent.gate.clear()
+    phone, _ = await begun(rooms, stand_in, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    lease = next(iter(rooms.turns._live.values())).bound.lease
+    for _ in range(5):
+        rooms.turns.begun(lease, lambda hearer: asyncio.Future)
+    assert len(rooms.turns.running(phone.device_id)) == 2
 
 
 async def test_a_cut_leaves_it_uncertain(house: House, rooms: Rooms, stand_in: StandIn) -> None:

@@ -15,7 +15,7 @@ from app.hermes.dashboard.connection import Connection
 from app.hermes.dashboard.credentials import Access
 from app.hermes.dashboard.rest import MAX_ANSWER, Rest
 from app.hermes.dashboard.socket import open_socket
-from app.hermes.errors import UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff
+from app.hermes.errors import UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff, UpstreamUnreachable
 from app.hermes.routes import Route, dashboard_route
 from app.hermes.state import differ, fallen, up
 from app.hermes.upstream import Json
@@ -44,6 +44,7 @@ class Link:
         self._running: asyncio.Task[None] | None = None
         self._state: dict[str, Any] = {"state": "off"}
         self._version: str | None = None
+        self.failure: RelayError | None = None
 
     def open(self) -> None:
         try:
@@ -52,7 +53,7 @@ class Link:
             self._became(exc)
             return
         if self._route is not None:
-            self._state = {"state": "down"}
+            self._state, self.failure = {"state": "down"}, UpstreamUnreachable()
             self._rest = Rest(self._route)
             self._access = Access(self._settings, self._route, self._rest)
             self._running = self._tasks.start(self.connection.run(), "dashboard")
@@ -109,6 +110,7 @@ class Link:
 
     def _became(self, error: RelayError | None) -> None:
         self._tried.set()
+        self.failure = error
         was, self._state = self._state, up(self._version) if error is None else fallen(error)
         if error is None:
             self._tasks.start(self._read_settings(), "dashboard settings")
