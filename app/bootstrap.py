@@ -33,6 +33,7 @@ from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
+from app.media.service import Media, open_media
 from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
@@ -71,6 +72,7 @@ class Relay:
     messages: Messages
     replies: Replies
     push: Push
+    media: Media
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states()
@@ -109,8 +111,10 @@ async def open_relay(
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
+        media = await stack.enter_async_context(open_media(settings.media, db=db, clock=clock, data_dir=data_dir))
         turns = Turns(
-            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward,
+            pictures=media,
         )  # fmt: skip
         stack.push_async_callback(turns.close)
         dashboard.begun = turns.begun
@@ -137,11 +141,12 @@ async def open_relay(
         await approvals.recover()
         await turns.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
-        tasks.start(Sweep(db, clock, kept).forever(), "sweep")
+        tasks.start(Sweep(db, clock, kept, also=media.sweep).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, approvals, turns, messages, replies, push,
+            media,
         )  # fmt: skip
 
 

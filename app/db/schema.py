@@ -169,6 +169,18 @@ turns = Table(
 )  # fmt: skip
 Index("turns_by_state", turns.c.state)
 
+media = Table(
+    "media", metadata,
+    Column("media_id", Text, primary_key=True),  # hash of the token, and the name of an uploaded file
+    Column("path", Text),  # of a file that lies elsewhere on this host; null: uploaded
+    Column("name", Text, nullable=False), Column("mime", Text, nullable=False),
+    Column("size", Integer, nullable=False), Column("sensitive", Integer, nullable=False),
+    Column("sender", Text, nullable=False),
+    Column("created_at", Float, nullable=False), Column("expires_at", Float, nullable=False),
+)  # fmt: skip
+Index("media_by_age", media.c.created_at)
+Index("media_by_end", media.c.expires_at)
+
 once = Table(
     "once", metadata,
     Column("principal", Text, primary_key=True), Column("type", Text, primary_key=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from app.clock import Clock
 from app.db import Database
@@ -18,8 +19,12 @@ EVERY_S = 600.0
 
 
 class Sweep:
-    def __init__(self, db: Database, clock: Clock, rules: Retention) -> None:
-        self._db, self._clock, self._rules = db, clock, rules
+    """`also` is what another room has to sweep."""
+
+    def __init__(
+        self, db: Database, clock: Clock, rules: Retention, *, also: Callable[[], Awaitable[None]]
+    ) -> None:  # fmt: skip
+        self._db, self._clock, self._rules, self._also = db, clock, rules, also
 
     async def forever(self) -> None:
         while True:
@@ -37,3 +42,4 @@ class Sweep:
         while await self._db.write(lambda tx: retention.sweep(tx, now)):
             pass
         await self._db.write(lambda tx: store.purge(tx, now - self._rules.max_age_s))
+        await self._also()

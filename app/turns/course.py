@@ -11,12 +11,13 @@ from typing import Any
 from app.errors import RelayError
 from app.hermes.dashboard.dashboard import HearOut, Listen
 from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamUnreachable
-from app.hermes.upstream import Event
+from app.hermes.upstream import Event, Order
 from app.turns import store
 from app.turns.asking import Asking
 from app.turns.ends import Rooms, keep_end
 from app.turns.errors import TurnUncertain, waiting
 from app.turns.fold import close
+from app.turns.pictures import inlined
 from app.turns.settle import Settlement
 from app.turns.turn import Bond, Turn
 from app.wire.envelope import encode
@@ -91,19 +92,20 @@ class Course:
 
     async def _submit(self) -> bool:
         turn, hermes = self._turn, self._rooms.hermes
-        upstream, session = await hermes.choose(turn.order), None
+        order = await inlined(turn.order, self._rooms.pictures)
+        upstream, session = await hermes.choose(order), None
         if turn.session_id is None:
-            session = await upstream.create(turn.order)
+            session = await upstream.create(order)
             hermes.rows.read(session["id"], [])
             turn.bind(session["id"])
-        lease = await hermes.lease(upstream, turn.state.session_id, turn.order)
+        lease = await hermes.lease(upstream, turn.state.session_id, order)
         now = self._rooms.clock.now()
         if not await self._rooms.db.write(lambda tx: store.submitting(tx, turn.turn_id, lease, now)):
             return False
         turn.bond = Bond(upstream, lease)
         if session is not None:
             self._announce(session)
-        await self._listen(turn.bond)
+        await self._listen(turn.bond, order)
         return True
 
     def _announce(self, session: dict[str, Any]) -> None:
@@ -113,13 +115,13 @@ class Course:
         payload = {"turn_id": turn.turn_id, "session_id": turn.session_id} | about
         turn.watchers.send(encode("chat", "chat.session", payload, id=turn.message.get("frame_id") or turn.turn_id))
 
-    async def _listen(self, bond: Bond) -> None:
+    async def _listen(self, bond: Bond, order: Order) -> None:
         """Submit, and listen to the end of the stream. Raises what says that nothing runs upstream."""
         turn = self._turn
         turn.submitted = True
         notice = asyncio.get_running_loop().call_later(WAITING_S, self._say_waiting)
         try:
-            await bond.upstream.run(bond.lease, turn.order, self)
+            await bond.upstream.run(bond.lease, order, self)
         except UpstreamUnreachable:
             turn.submitted = False
             raise
