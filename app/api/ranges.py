@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_ONE = re.compile(r"bytes[ \t]*=[ \t]*(\d{0,18})[ \t]*-[ \t]*(\d{0,18})[ \t]*", re.IGNORECASE)
+_ONE = re.compile(r"bytes[ \t]*=[ \t]*([0-9]{0,18})[ \t]*-[ \t]*([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

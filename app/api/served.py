@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.api.edge import header_values
+from app.api.errors import refuse
 from app.api.ranges import Span, Unsatisfiable, is_known, span_of
+from app.errors import Overloaded
 from app.media.service import Media, Opened
 from app.media.sniff import is_shown
 
@@ -35,13 +36,17 @@ class FileAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             status, headers, span = self._chosen(scope)
-            raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-            await send({"type": "http.response.start", "status": status, "headers": raw})
             if scope["method"] == "HEAD" or span is None or not span.size:
+                await _start(send, status, headers)
                 await send({"type": "http.response.body", "body": b""})
                 return
             with self._media.serving(self._caller):
+                await _start(send, status, headers)
                 await self._send(span, scope, receive, send)
+        except Overloaded as exc:
+            refused = refuse(scope, exc)
+            refused.headers.update(SANDBOX)
+            await refused(scope, receive, send)
         finally:
             self._opened.file.close()
 
@@ -83,7 +88,8 @@ class FileAnswer(Response):
             reading.cancel()
         if server is not None:
             server.abort()  # the length was promised: only a cut says that it was not kept
-        raise ClientDisconnect
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
     def _read(self, at: int, end: int) -> asyncio.Future[bytes]:
         return self._media.read(self._opened.file, at, min(CHUNK, end - at))
@@ -107,6 +113,11 @@ def disposition(name: str, *, shown: bool) -> str:
     plain = "".join(c if " " <= c <= "~" and c not in "%;" else "_" for c in name if c not in '"\\')
     extended = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
     return f'{kind}; filename="{plain}"{extended}'
+
+
+async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
