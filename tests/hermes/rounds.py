@@ -18,7 +18,7 @@ import pytest
 from tests.hermes.hermes_lab import Lab
 from tests.hermes.line import Line, laid
 from tests.hermes.matrix import CELLS, CUT, KILLED, RELAY_KILLED, RESTARTED, STATES, WAYS
-from tests.hermes.narrow import narrowed
+from tests.hermes.narrow import RUNS, narrowed
 from tests.hermes.points import Points, hurry
 from tests.hermes.talk import ENDS, send
 from tests.hermes.ways import environ, up
@@ -92,7 +92,7 @@ async def sides(lab: Lab, home: Path) -> AsyncIterator[list[Side]]:
     async with AsyncExitStack() as stack:
         found = []
         for way in WAYS:
-            url = await stack.enter_async_context(narrowed(lab.url)) if way == "completions" else lab.url
+            url = await stack.enter_async_context(narrowed(lab.url, hide=RUNS)) if way == "completions" else lab.url
             lines = [await stack.enter_async_context(laid(target)) for target in (url, lab.dashboard)]
             values = environ(way, lab, api=lines[0].url, dashboard=lines[1].url)
             found.append(Side(way, home / way, values, lines))

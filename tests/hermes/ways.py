@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import text
 
 from tests.hermes.hermes_lab import Lab
-from tests.hermes.narrow import narrowed
+from tests.hermes.narrow import RUNS, narrowed
 from tests.relay import RunningRelay, running, settings_for
 
 WAYS = ("dashboard", "gated", "session_stream", "runs", "completions")
@@ -38,7 +38,7 @@ def environ(way: str, lab: Lab, *, api: str | None = None, dashboard: str | None
 @asynccontextmanager
 async def running_over(way: str, lab: Lab, data_dir: Path) -> AsyncIterator[RunningRelay]:
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(narrowed(lab.url)) if way == "completions" else None
+        api = await stack.enter_async_context(narrowed(lab.url, hide=RUNS)) if way == "completions" else None
         relay = await stack.enter_async_context(running(settings_for(data_dir, **environ(way, lab, api=api))))
         await up(way, relay)
         yield relay

@@ -92,8 +92,13 @@ class TurnListener:
 def _unsaid(held: Sequence[tuple[str, Json]], said: str) -> Sequence[tuple[str, Json]]:
     """Without the deltas that end what was said: they came while Hermes wrote its answer."""
     deltas = [payload.get("text") for kind, payload in held if kind == "message.delta"]
-    texts = [text for text in deltas if isinstance(text, str)]
-    said_twice = next((n for n in range(len(texts), 0, -1) if said.endswith("".join(texts[:n]))), 0)
+    said_twice, start = 0, ""
+    for n, text in enumerate((text for text in deltas if isinstance(text, str)), 1):
+        start += text
+        if len(start) > len(said):
+            break
+        if said.endswith(start):
+            said_twice = n
     out = []
     for kind, payload in held:
         if kind == "message.delta" and said_twice > 0:
