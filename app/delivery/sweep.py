@@ -19,7 +19,7 @@ EVERY_S = 600.0
 
 
 class Sweep:
-    """`also` is what another room has to sweep."""
+    """`also` is what another room has to sweep, which comes first: files free more space than rows."""
 
     def __init__(
         self, db: Database, clock: Clock, rules: Retention, *, also: Callable[[], Awaitable[None]]
@@ -35,6 +35,7 @@ class Sweep:
                 log.warning("retention failed", extra={"code": exc.code})
 
     async def once(self) -> None:
+        await self._also()
         now = self._clock.now()
         for device_id, (floor, cut) in (await self._db.read(lambda tx: retention.cuts(tx, self._rules, now))).items():
             for step in [*range(floor + STEP, cut, STEP), cut]:
@@ -42,4 +43,3 @@ class Sweep:
         while await self._db.write(lambda tx: retention.sweep(tx, now)):
             pass
         await self._db.write(lambda tx: store.purge(tx, now - self._rules.max_age_s))
-        await self._also()

@@ -113,7 +113,8 @@ class Media:
         return token, Item(media_id(token), path, name, mime, size, sensitive, sender, now, now + self._ttl)
 
     def _insert(self, tx: Tx, item: Item) -> None:
-        _, gone = store.expire(tx, item.created_at, STEP)
+        ids, gone = store.expired(tx, item.created_at, STEP)
+        store.forget(tx, ids)
         gone += store.make_room(tx, 0 if item.path else item.size, self._quota, MAX_ENTRIES)
         store.insert(tx, item)
         if gone:
@@ -215,15 +216,16 @@ class Media:
     # what has had its time
 
     async def sweep(self) -> None:
-        """Raises StorageFull, StorageFailed."""
+        """Files first: on a full disk that makes the room in which their rows can be deleted.
 
-        def work(tx: Tx) -> int:
-            count, gone = store.expire(tx, self._clock.now(), STEP)
-            tx.after_commit(lambda: self._remove(gone))
-            return count
-
-        while await self._db.write(work) == STEP:
-            pass
+        Raises StorageFull, StorageFailed.
+        """
+        now, more = self._clock.now(), True
+        while more:
+            ids, files = await self._db.read(lambda tx: store.expired(tx, now, STEP))
+            await self._run(lambda files=files: self._shelf.remove(files))  # type: ignore[misc]
+            await self._db.write(lambda tx, ids=ids: store.forget(tx, ids))  # type: ignore[misc]
+            more = len(ids) == STEP
 
     async def recover(self) -> None:
         """Files without a row, which are what a crash leaves, and rows without a file."""

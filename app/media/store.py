@@ -15,10 +15,7 @@ _INSERT = text(
     f"INSERT INTO media ({_COLUMNS}) "  # noqa: S608
     "VALUES (:media_id, :path, :name, :mime, :size, :sensitive, :sender, :created_at, :expires_at)"
 )
-_EXPIRED = text(
-    "DELETE FROM media WHERE media_id IN (SELECT media_id FROM media WHERE expires_at <= :now LIMIT :limit) "
-    "RETURNING media_id, path"
-)
+_EXPIRED = text("SELECT media_id, path FROM media WHERE expires_at <= :now LIMIT :limit")
 _TOTALS = text("SELECT COUNT(*), COALESCE(SUM(CASE WHEN path IS NULL THEN size ELSE 0 END), 0) FROM media")
 _OLDEST = text("SELECT media_id, path, size FROM media WHERE path IS NULL OR :any ORDER BY created_at, rowid LIMIT 1")
 _DELETE = text("DELETE FROM media WHERE media_id = :id")
@@ -52,10 +49,10 @@ def insert(tx: Tx, item: Item) -> None:
     tx.execute(_INSERT, {name: getattr(item, name) for name in Item.__slots__})
 
 
-def expire(tx: Tx, now: float, limit: int) -> tuple[int, list[str]]:
-    """How many rows went, and which of them had a file in the store."""
+def expired(tx: Tx, now: float, limit: int) -> tuple[list[str], list[str]]:
+    """Rows whose time has passed, and which of them have a file in the store."""
     rows = tx.all(_EXPIRED, {"now": now, "limit": limit})
-    return len(rows), [id for id, path in rows if path is None]
+    return [id for id, _ in rows], [id for id, path in rows if path is None]
 
 
 def make_room(tx: Tx, size: int, quota: int, entries: int) -> list[str]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,18 @@ def opening(tmp_path: Path, clock: ManualClock) -> Opening:
 async def media(opening: Opening) -> AsyncIterator[Media]:
     async with opening() as media:
         yield media
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """The data directory is a disk of 8 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    disk = tmp_path / "data"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 async def put(media: Media, content: bytes, name: str = "a.bin", content_type: str | None = None) -> Stored:

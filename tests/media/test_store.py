@@ -6,8 +6,7 @@ import asyncio
 import errno
 import os
 import re
-import subprocess
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +68,37 @@ async def test_a_file_has_its_time(media: Media, clock: ManualClock, tmp_path: P
     assert second.expires_at == clock.now() + DAY
 
 
+@pytest.mark.usefixtures("small_disk")
+async def test_what_has_had_its_time_makes_room_on_a_full_disk(
+    opening: Opening, tmp_path: Path, clock: ManualClock
+) -> None:
+    async with opening() as media:
+        await put(media, bytes(MB))
+        with (tmp_path / "data/filler").open("wb", buffering=0) as filler, suppress(OSError):
+            while True:
+                filler.write(bytes(4096))
+        clock.advance(7 * DAY)
+        await media.sweep()
+        assert on_disk(tmp_path) == []
+        rows = await media._db.read(lambda tx: tx.one(text("SELECT COUNT(*) FROM media")))
+        assert rows == (0,)
+
+
+async def test_a_file_is_synced_before_it_gets_its_name(
+    media: Media, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync = [], os.fsync
+
+    def sync(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append((os.fstat(descriptor).st_ino, len(list((tmp_path / "data/media").glob(".incoming-*")))))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    await put(media, b"x")
+    (file,) = on_disk(tmp_path)
+    assert synced == [(file.stat().st_ino, 1), (file.parent.stat().st_ino, 0)]
+
+
 async def test_the_quota_takes_the_expired_and_then_the_oldest(
     opening: Opening, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -122,18 +152,6 @@ async def test_a_full_disk_is_said_and_leaves_nothing(
     monkeypatch.undo()
     assert [file.read_bytes() for file in on_disk(tmp_path)] == [b"before"]
     assert await get(media, before.token) == b"before"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """The data directory is a disk of 8 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root")
-    disk = tmp_path / "data"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.usefixtures("small_disk")
