@@ -75,7 +75,8 @@ class FileAnswer(Response):
                 if not chunk:
                     log.warning("a file shrank while it was sent")
                     break
-                reading = self._read(at, span.end)  # ahead, while the client takes this one
+                if at < span.end:
+                    reading = self._read(at, span.end)  # ahead, while the client takes this one
                 async with asyncio.timeout(STALLED_S):
                     await send({"type": "http.response.body", "body": chunk, "more_body": at < span.end})
                 if at >= span.end:

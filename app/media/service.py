@@ -32,8 +32,8 @@ log = logging.getLogger("talaria.media")
 MB = 1024 * 1024
 MAX_ENTRIES = 20_000  # rows; an empty file costs no quota
 THREADS = 4
-UPLOADS = 16, 4  # at once, of all and of one sender: 2 MiB of memory each
-DOWNLOADS = 64, 32  # likewise; a browser asks for six things at once
+UPLOADS = 24, 8  # at once, of all and of one sender, 2 MiB of memory each; browsers and phones send up to six
+DOWNLOADS = 64, 32  # likewise, 1 MiB each
 STEP = 500  # rows of one transaction
 PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}  # what models take
 
@@ -139,7 +139,7 @@ class Media:
 
         def open_() -> Opened:
             shown = clean_name(name or path)
-            return self._described(self._in_roots(path), shown, declared(content_type, shown), sensitive)
+            return _looked_at(self._in_roots(path), shown, declared(content_type, shown), sensitive=sensitive)
 
         return await self._opened(open_)
 
@@ -163,7 +163,7 @@ class Media:
         if file is None:
             raise MediaUnknown()
         said = item.mime if item.path is None else declared(item.mime, item.name)
-        return self._described(file, item.name, said, item.sensitive)
+        return _looked_at(file, item.name, said, sensitive=item.sensitive)
 
     def _in_roots(self, path: str) -> OpenFile:
         file = self._roots.open(path)
@@ -172,17 +172,17 @@ class Media:
             raise MediaTooLarge(f"file too large: at most {self.max_size} bytes")
         return file
 
-    def _described(self, file: OpenFile, name: str, said: str, sensitive: bool) -> Opened:
-        try:
-            return Opened(file, name, media_type(said, file.read(0, HEAD)), sensitive)
-        except BaseException:
-            file.close()
-            raise
-
     # for messages that carry files
 
-    def items(self, tx: Tx, tokens: Sequence[str]) -> list[Item]:
-        """What these tokens stand for now. Raises MediaUnknown."""
+    def described(self, tx: Tx, tokens: Sequence[str]) -> list[dict[str, Any]]:
+        """As a message names its files: {token, name, mime, size, sensitive?}. Part of a work. Raises MediaUnknown."""
+        return [
+            {"token": token, "name": item.name, "mime": item.mime, "size": item.size}
+            | ({"sensitive": True} if item.sensitive else {})
+            for token, item in zip(tokens, self._items(tx, tokens), strict=True)
+        ]
+
+    def _items(self, tx: Tx, tokens: Sequence[str]) -> list[Item]:
         now, found = self._clock.now(), []
         for token in tokens:
             item = store.one(tx, media_id(token))
@@ -192,8 +192,8 @@ class Media:
         return found
 
     def admit_pictures(self, tx: Tx, tokens: Sequence[str]) -> int:
-        """How many characters they have as `data:` URLs. Raises MediaUnknown, MediaUnsupported."""
-        items = self.items(tx, tokens)
+        """How many characters they have as `data:` URLs. Part of a work. Raises MediaUnknown, MediaUnsupported."""
+        items = self._items(tx, tokens)
         if any(item.mime not in PICTURES for item in items):
             raise MediaUnsupported()
         return sum(len(_data_url(item.mime, b"")) + (item.size + 2) // 3 * 4 for item in items)
@@ -251,6 +251,14 @@ class Media:
         await asyncio.to_thread(self._threads.shutdown)
 
 
+def _looked_at(file: OpenFile, name: str, said: str, *, sensitive: bool) -> Opened:
+    try:
+        return Opened(file, name, media_type(said, file.read(0, HEAD)), sensitive)
+    except BaseException:
+        file.close()
+        raise
+
+
 def _close_unclaimed(opening: asyncio.Future[Opened]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().file.close()
@@ -273,9 +281,3 @@ async def open_media(settings: MediaSettings, *, db: Database, clock: Clock, dat
         yield media
     finally:
         await media.close()
-
-
-def facts(token: str, item: Item) -> dict[str, Any]:
-    """As a message names a file: {token, name, mime, size, sensitive?}."""
-    about = {"token": token, "name": item.name, "mime": item.mime, "size": item.size}
-    return about | ({"sensitive": True} if item.sensitive else {})

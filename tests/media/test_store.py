@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import re
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from app.clock import ManualClock
 from app.errors import Overloaded, StorageFull
 from app.media import service
 from app.media.errors import MediaTooLarge, MediaUnknown, MediaUnsupported
-from app.media.service import Media, facts
+from app.media.service import Media
 from tests.media.conftest import DAY, PNG, Opening, get, on_disk, put
 
 MB = 1024 * 1024
@@ -210,7 +210,9 @@ async def test_a_start_removes_what_a_crash_left(opening: Opening, tmp_path: Pat
 
 
 async def test_one_sender_cannot_have_all_uploads(media: Media) -> None:
-    async with media.upload("a"), media.upload("a"), media.upload("a"), media.upload("a"):
+    async with AsyncExitStack() as stack:
+        for _ in range(service.UPLOADS[1]):
+            await stack.enter_async_context(media.upload("a"))
         with pytest.raises(Overloaded):
             async with media.upload("a"):
                 pass
@@ -249,8 +251,9 @@ async def test_a_registered_file_is_served_from_where_it_lies(opening: Opening, 
 async def test_files_of_messages(media: Media, clock: ManualClock) -> None:
     picture = (await put(media, PNG, "a.png", "image/png")).token
     paper = (await put(media, b"%PDF-1.7", "a.pdf")).token
-    found = await media._db.read(lambda tx: media.items(tx, [picture, paper]))
-    assert facts(paper, found[1]) == {"token": paper, "name": "a.pdf", "mime": "application/pdf", "size": 8}
+    found = await media._db.read(lambda tx: media.described(tx, [picture, paper]))
+    assert [file["mime"] for file in found] == ["image/png", "application/pdf"]
+    assert found[1] == {"token": paper, "name": "a.pdf", "mime": "application/pdf", "size": 8}
     url = await media.picture(picture)
     assert url.startswith("data:image/png;base64,iVBORw0KGgo")
     assert await media._db.read(lambda tx: media.admit_pictures(tx, [picture, picture])) == 2 * len(url)
