@@ -106,8 +106,14 @@ async def open_relay(
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
         news = News(hub, clock)
-        dashboard = await stack.enter_async_context(Dashboard(settings.hermes, tasks, titled=news.titled))
-        hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks, dashboard))
+
+        def changed() -> None:
+            news.upstream(hermes.states())
+
+        dashboard = Dashboard(settings.hermes, tasks, titled=news.titled, changed=changed)
+        hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed)
+        await stack.enter_async_context(dashboard)
+        await stack.enter_async_context(hermes)
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)

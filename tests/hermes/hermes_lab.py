@@ -65,8 +65,12 @@ class Lab:
         return [call for call in calls if call["event"] == "request" and call["tools"] and marker in call["user"]]
 
     def times_run(self, marker: str) -> int:
-        """How many turns began with this text: a tool's result is another request of the same turn."""
-        return sum(not call["after_tool"] for call in self.model_calls(marker))
+        """How many turns began with this text: a tool's result is another request of the same turn.
+
+        Hermes puts a text that got no answer before the next one, with a blank line between.
+        """
+        began = (call for call in self.model_calls(marker) if not call["after_tool"])
+        return sum(marker in call["user"].split("\n\n")[-1] for call in began)
 
     def stop_model(self) -> None:
         self.kill("llm")
