@@ -147,7 +147,7 @@ async def open_relay(
         await approvals.recover()
         await turns.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
-        tasks.start(Sweep(db, clock, kept, also=media.sweep).forever(), "sweep")
+        tasks.start(Sweep(db, clock, kept, first=media.sweep).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,

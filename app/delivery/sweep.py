@@ -19,12 +19,12 @@ EVERY_S = 600.0
 
 
 class Sweep:
-    """`also` is what another room has to sweep, which comes first: files free more space than rows."""
+    """`first` sweeps another room, whose files free more space than rows do."""
 
     def __init__(
-        self, db: Database, clock: Clock, rules: Retention, *, also: Callable[[], Awaitable[None]]
+        self, db: Database, clock: Clock, rules: Retention, *, first: Callable[[], Awaitable[None]]
     ) -> None:  # fmt: skip
-        self._db, self._clock, self._rules, self._also = db, clock, rules, also
+        self._db, self._clock, self._rules, self._first = db, clock, rules, first
 
     async def forever(self) -> None:
         while True:
@@ -35,7 +35,7 @@ class Sweep:
                 log.warning("retention failed", extra={"code": exc.code})
 
     async def once(self) -> None:
-        await self._also()
+        await self._first()
         now = self._clock.now()
         for device_id, (floor, cut) in (await self._db.read(lambda tx: retention.cuts(tx, self._rules, now))).items():
             for step in [*range(floor + STEP, cut, STEP), cut]:
