@@ -1,4 +1,4 @@
-"""A plugin for tests: it speaks the agent link over a real socket, with a spool of its own, and does what it is told."""
+"""A plugin for tests: speaks the agent link over a real socket, with a spool of its own, and does what it is told."""
 
 from __future__ import annotations
 

@@ -113,11 +113,11 @@ class Approvals:
             if entry.lane.startswith(prefix) and ref in (None, entry.ref):
                 self._course.go_on(entry)
 
-    def adopt_by(self, prefix: str, asker: Callable[[str, Json], Asker]) -> None:
-        """After a restart: who takes the answers, by the upstream's id and the payload of the request."""
+    def adopt_by(self, prefix: str, asker: Callable[[str], Asker]) -> None:
+        """After a restart: who takes the answers, by the upstream's own id."""
         for entry in self._register:
             if entry.lane.startswith(prefix) and entry.asker is None:
-                entry.asker = asker(entry.ref or "", entry.payload)
+                entry.asker = asker(entry.ref or "")
 
     def open_in(self, lane: str, kind: Kind) -> str | None:
         """The id of the one that an answer there would reach."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.approvals.ask import Ask, Kind
 from app.approvals.service import Approvals
 from app.hermes.link import codec
-from app.hermes.link.codec import Answered
 from app.hermes.link.line import AgentLink
 from app.threads.store import Lane
 
 PREFIX = "link:"  # of the lanes of all that is asked over the link
 CONFIRM = ("once", "always", "cancel")
-
-Said = Callable[[Lane, str, str], None]  # thread, id, text: what an answer is answered with
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +26,20 @@ class Typed:
 class LinkAsker:
     """Takes answers back to the plugin."""
 
-    def __init__(self, link: AgentLink, ask_id: str, lane: Lane, said: Said) -> None:
-        self._link, self._ask_id, self._lane, self._said = link, ask_id, lane, said
+    def __init__(self, link: AgentLink, ask_id: str) -> None:
+        self._link, self._ask_id = link, ask_id
 
     async def decide(self, choice: str) -> int:
-        heard = self._heard(await self._link.answer(self._ask_id, choice=choice))
+        heard = await self._link.answer(self._ask_id, choice=choice)
         return heard.resolved if heard.result == "ok" else 0
 
     async def answer(self, ref: str, text: str) -> bool:
-        return self._heard(await self._link.answer(self._ask_id, text=text)).result == "ok"
-
-    def _heard(self, answered: Answered) -> Answered:
-        if answered.text:
-            self._said(self._lane, f"answer.{self._ask_id}", answered.text)
-        return answered
+        return (await self._link.answer(self._ask_id, text=text)).result == "ok"
 
 
 class LinkAsks:
-    def __init__(self, approvals: Approvals, link: AgentLink, said: Said) -> None:
-        self._approvals, self._link, self._said = approvals, link, said
+    def __init__(self, approvals: Approvals, link: AgentLink) -> None:
+        self._approvals, self._link = approvals, link
 
     async def ask(self, frame: codec.Ask) -> None:
         """Returns once it is stored. A copy is known by its `ask_id`."""
@@ -68,7 +59,7 @@ class LinkAsks:
             chat_id=frame.chat_id,
             thread_id=frame.thread_id,
         )
-        self._approvals.asked(ask, LinkAsker(self._link, frame.ask_id, thread, self._said))
+        self._approvals.asked(ask, LinkAsker(self._link, frame.ask_id))
         await self._approvals.stored()
 
     async def closed(self, ask_id: str) -> None:
@@ -81,12 +72,7 @@ class LinkAsks:
 
     def adopt(self) -> None:
         """A plugin is there: it takes the answers to what was asked before a restart of the relay."""
-
-        def asker(ref: str, payload: codec.Json) -> LinkAsker:
-            lane = Lane(payload.get("chat_id", ""), payload.get("thread_id") or "")
-            return LinkAsker(self._link, ref, lane, self._said)
-
-        self._approvals.adopt_by(PREFIX, asker)
+        self._approvals.adopt_by(PREFIX, lambda ref: LinkAsker(self._link, ref))
 
     def typed(self, thread: Lane, text: str) -> Typed | None:
         """What this text answers, if it is typed into this thread now."""

@@ -15,7 +15,7 @@ from app.db import Database, Tx
 from app.delivery.drafts import Draft as Kept
 from app.delivery.drafts import fitting
 from app.delivery.messages import LINK, Messages
-from app.errors import RelayError
+from app.errors import Overloaded, RelayError, StorageFailed, StorageFull
 from app.hermes.link import codec
 from app.hermes.link.codec import Done, Durable, Hello, Interrupted, Passing, Verdict
 from app.hermes.link.connection import Spool
@@ -93,7 +93,7 @@ class LinkEvents:
         if isinstance(frame, codec.Typing):
             self._streams.typing(lane, on=frame.on)
             return
-        id, text = message_id(spool, lane, frame.local_id), policy.shown(frame.text)
+        id, text = message_id(spool, frame.local_id), policy.shown(frame.text)
         if isinstance(frame, codec.Progress) or (
             frame.reply_to is None and (self._streams.knows_bubble(id, lane) or policy.is_progress(text))
         ):
@@ -104,6 +104,20 @@ class LinkEvents:
     # what may not
 
     async def durable(self, spool: str, frame: Durable) -> Verdict:
+        """What the relay fails on is refused for good: sent again, it would fail again."""
+        try:
+            return await self._durable(spool, frame)
+        except (StorageFull, StorageFailed, Overloaded):
+            raise
+        except RelayError as exc:
+            verdict = _refusal(exc)
+        except Exception:
+            log.exception("the relay failed on what the gateway said")
+            verdict = _refusal(RelayError())
+        await self._db.write(lambda tx: _settle(tx, spool, frame.n, verdict))
+        return verdict
+
+    async def _durable(self, spool: str, frame: Durable) -> Verdict:
         if isinstance(frame, codec.Ask | codec.AskClosed):
             await self._ask(spool, frame)
         seen = self._look(spool, frame)
@@ -115,9 +129,7 @@ class LinkEvents:
             if frame.n > received + 1:
                 log.warning("the plugin's numbers have a gap", extra={"n": frame.n, "received": received})
             verdict = self._apply(tx, spool, frame, seen)
-            if verdict.code is not None:
-                refused = [*refused, {"n": frame.n, "code": verdict.code, "message": verdict.message}]
-            store.advance(tx, spool, frame.n, refused)
+            _settle(tx, spool, frame.n, verdict)
             return verdict
 
         return await self._db.write(work)
@@ -135,13 +147,13 @@ class LinkEvents:
     def _look(self, spool: str, frame: Durable) -> Seen:
         if isinstance(frame, codec.Message):
             lane = _lane(frame)
-            own = message_id(spool, lane, frame.local_id)
+            own = message_id(spool, frame.local_id)
             if frame.reply_to is None:
                 return Seen(is_bubble=frame.source == "reply" and self._streams.knows_bubble(own, lane))
             found = self._streams.answering(frame.reply_to)
             return Seen([one for one in found if one.lane == lane and one.message_id != own])
         if isinstance(frame, Interrupted):
-            draft = self._streams.get(message_id(spool, _lane(frame), frame.local_id))
+            draft = self._streams.get(message_id(spool, frame.local_id))
             return Seen([] if draft is None else [draft])
         if isinstance(frame, Done) and frame.outcome != "success":
             return Seen(self._streams.answering(frame.inbound_id))
@@ -169,14 +181,14 @@ class LinkEvents:
             tx.after_commit(lambda: self._through(lane, frame.inbound_id))
 
     def _through(self, lane: Lane, inbound_id: str) -> None:
-        self._streams.calm(lane)
-        self._lanes.through(lane, inbound_id)
+        if self._lanes.through(lane, inbound_id):
+            self._streams.calm(lane)
 
     # a message
 
     def _message(self, tx: Tx, spool: str, frame: codec.Message, seen: Seen, now: float) -> Verdict:
         lane = _lane(frame)
-        id, text = message_id(spool, lane, frame.local_id), policy.shown(frame.text)
+        id, text = message_id(spool, frame.local_id), policy.shown(frame.text)
         if not frame.media and (seen.is_bubble or _is_progress(frame, text)):
             steps = policy.steps(text)
             tx.after_commit(lambda: self._streams.progress(id, lane, steps))
@@ -241,13 +253,8 @@ class LinkEvents:
         for draft in self._streams.stale(before):
             await self._db.write(lambda tx, d=draft: self._close(tx, d, self._clock.now(), interrupted=True))  # type: ignore[misc]
 
-    async def say(self, lane: Lane, id: str, text: str) -> None:
-        """A message that came as the answer to an answer. Once for each `id`."""
-        frame = codec.Message(n=1, chat_id=lane.chat_id, local_id=id, text=text, thread_id=lane.thread_id or None)
-        await self._db.write(lambda tx: self._message(tx, "", frame, Seen(), self._clock.now()))
 
-
-def _lane(frame: codec.Message | Interrupted | codec.Update | codec.Progress | codec.Typing) -> Lane:
+def _lane(frame: codec.Message | codec.Update | codec.Progress | codec.Typing) -> Lane:
     return Lane(frame.chat_id, frame.thread_id or "")
 
 
@@ -255,10 +262,17 @@ def _is_progress(frame: codec.Message, text: str) -> bool:
     return frame.source == "reply" and frame.reply_to is None and policy.is_progress(text)
 
 
-def message_id(spool: str, lane: Lane, local_id: str) -> str:
-    """The same for every version of a message, whoever asks and however often."""
-    named = orjson.dumps([spool, lane.chat_id, lane.thread_id, local_id])
-    return f"msg-{hashlib.sha256(named).hexdigest()[:24]}"
+def message_id(spool: str, local_id: str) -> str:
+    """The same for every version of a message, however often it comes."""
+    return f"msg-{hashlib.sha256(orjson.dumps([spool, local_id])).hexdigest()[:24]}"
+
+
+def _settle(tx: Tx, spool: str, n: int, verdict: Verdict) -> None:
+    """It has its verdict."""
+    _, refused = store.position(tx, spool)
+    if verdict.code is not None:
+        refused = [*refused, {"n": n, "code": verdict.code, "message": verdict.message}]
+    store.advance(tx, spool, n, refused)
 
 
 def _again(spool: str, frame: Durable, refused: Sequence[Json]) -> Verdict:
@@ -267,7 +281,7 @@ def _again(spool: str, frame: Durable, refused: Sequence[Json]) -> Verdict:
         if one["n"] == frame.n:
             return Verdict(code=one["code"], message=one["message"])
     if isinstance(frame, codec.Message):
-        return Verdict(message_id(spool, _lane(frame), frame.local_id))
+        return Verdict(message_id(spool, frame.local_id))
     return Verdict()
 
 

@@ -57,11 +57,13 @@ class Lanes:
         """Beside whatever its thread is busy with."""
         self._link.give(_inbound(waiting))
 
-    def through(self, lane: Lane, id: str) -> None:
-        """The gateway is through with it; that is stored."""
-        if self._given.get(lane) == id:
+    def through(self, lane: Lane, id: str) -> bool:
+        """The gateway is through with it; that is stored. Whether its thread was busy with it."""
+        was_busy = self._given.get(lane) == id
+        if was_busy:
             del self._given[lane]
         self.kick(lane)
+        return was_busy
 
     async def _give_next(self, lane: Lane) -> None:
         waiting: Waiting | None = None

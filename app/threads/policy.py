@@ -30,7 +30,7 @@ _VERBS = {
     "Delegating": "delegate_task", "Scheduling": "cronjob", "Asking": "clarify", "Updating memory": "memory",
     "Updating tasks": "todo",
 }  # fmt: skip
-_NAMED = re.compile(r"\A([A-Za-z_][\w-]*(?:\.[\w-]+)*)(?:: \"(.*)\"|\.\.\.|\(\[.*\]\)|)\Z", re.DOTALL)
+_NAMED = re.compile(r"\A([A-Za-z_][\w-]*(?:\.[\w-]+)*)(?:: \"(.*)\"|\.\.\.|\(\[.*\]\))\Z", re.DOTALL)
 _TIMES = re.compile(r" \(×\d+\)\Z")
 
 
@@ -97,7 +97,7 @@ def steps(text: str) -> list[Step]:
         elif not _is_symbol(symbol) or symbol == "💬":
             found.append(Step(None, rest if symbol == "💬" else block))
         else:
-            found.append(_tool(rest))
+            found.append(_tool(rest) or Step(None, block))
     return found
 
 
@@ -110,7 +110,7 @@ def is_progress(text: str) -> bool:
 _KNOWN = frozenset(_VERBS.values())
 
 
-def _tool(rest: str) -> Step:
+def _tool(rest: str) -> Step | None:
     head, _, body = rest.partition("\n")
     if body.startswith("```"):
         return Step(head, _unfenced(body))
@@ -119,7 +119,7 @@ def _tool(rest: str) -> Step:
     for verb, tool in _VERBS.items():
         if head == verb or head.startswith(verb + " "):
             return Step(tool, head.removeprefix(verb).strip())
-    return Step(head.split(" ", 1)[0], head)
+    return None
 
 
 def _unfenced(block: str) -> str:

@@ -53,7 +53,7 @@ class Threads:
         self._files = files
         self._streams = Streams(clock, self._changed)
         self._lanes = Lanes(db, clock, tasks, link)
-        self._asks = LinkAsks(approvals, link, self._heard)
+        self._asks = LinkAsks(approvals, link)
         self._events = LinkEvents(
             db=db, clock=clock, tasks=tasks, messages=messages, streams=self._streams, lanes=self._lanes,
             asks=self._asks, files=files,
@@ -195,9 +195,6 @@ class Threads:
                 self._lanes.kick(lane)
             return
         await self._db.write(lambda tx: store.through(tx, id))
-
-    def _heard(self, lane: Lane, id: str, text: str) -> None:
-        self._tasks.start(self._events.say(lane, id, text), "answer of the gateway")
 
     # reading
 

@@ -64,7 +64,7 @@ class Busy:
 
     typing: bool = False
     steps: dict[str, Json] = field(default_factory=dict)  # tools that run: id → payload of tool.started
-    told: dict[str, int] = field(default_factory=dict)  # bubble → how many of its steps were told
+    told: dict[str, list[Step]] = field(default_factory=dict)  # by bubble
 
 
 class Reader:
@@ -210,25 +210,24 @@ class Streams:
 
     # what else goes on
 
-    def progress(self, bubble: str, lane: Lane, steps: list[Step], *, ended: bool = False) -> None:
+    def progress(self, bubble: str, lane: Lane, steps: list[Step]) -> None:
         """The steps of a bubble so far. A tool counts as completed when the next begins, or an answer does."""
         busy = self._busy_in(lane)
-        told = busy.told.get(bubble, 0)
-        for index, step in enumerate(steps[told:], told):
+        told = busy.told.pop(bubble, [])
+        for index, step in enumerate(steps):
+            if index < len(told) and (step == told[index] or told[index].tool is not None):
+                continue
+            tool_id = f"{bubble}.{index}"
             if step.tool is None:
-                self.tell(lane, "commentary", {"text": step.text})
+                self.tell(lane, "commentary", {"commentary_id": tool_id, "text": step.text})
                 continue
             self._complete(lane, busy)
-            tool_id = f"{bubble}.{index}"
             said = lane.as_json() | {"tool_id": tool_id, "tool_name": step.tool, "preview": step.text}
             busy.steps[tool_id] = said
             self.tell(lane, "tool.started", said)
-        busy.told.pop(bubble, None)
-        busy.told[bubble] = max(told, len(steps))
+        busy.told[bubble] = steps
         if len(busy.told) > MAX_BUBBLES:
             del busy.told[next(iter(busy.told))]
-        if ended:
-            self._complete(lane, busy)
 
     def _busy_in(self, lane: Lane) -> Busy:
         if lane not in self._busy and len(self._busy) >= MAX_LANES:

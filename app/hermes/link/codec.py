@@ -111,7 +111,6 @@ class Interrupted:
     n: Number
     chat_id: Id
     local_id: Id
-    thread_id: OptionalId = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +150,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What became of an `answer`. `text` is to be shown in the chat."""
+    """What became of an `answer`. What Hermes says to it comes as a message."""
 
     answer_id: Id
     result: Literal["ok", "gone"]
     resolved: int = 1
-    text: str | None = None
 
 
 Durable: TypeAlias = Message | Ask | AskClosed | Done | Interrupted
