@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-import orjson
-
 from app.clock import Clock
 from app.db import Database, Tx
-from app.delivery.drafts import Draft as Kept
-from app.delivery.drafts import fitting
 from app.delivery.messages import LINK, Messages
 from app.errors import Overloaded, RelayError, StorageFailed, StorageFull
 from app.hermes.link import codec
@@ -24,13 +19,13 @@ from app.threads import policy, store
 from app.threads.asks import LinkAsks
 from app.threads.errors import ChatUnknown
 from app.threads.lanes import Lanes
+from app.threads.said import closed, kept_of, message_id, payload_of
 from app.threads.store import Lane
 from app.threads.streams import Draft, Streams
 
 log = logging.getLogger("talaria.threads")
 
 TWIN_S = 120.0  # in which Hermes says the same again: a failure of the model comes as a notice and as the answer
-MAX_REASONING = 8 * 1024  # bytes of it in a kept frame; the history has all
 
 Json = dict[str, Any]
 Files: TypeAlias = Callable[[Tx, Sequence[str]], list[Json]]  # tokens → {token, name, mime, size}; raises RelayError
@@ -200,7 +195,7 @@ class LinkEvents:
             media = self._files(tx, frame.media) if frame.media else []
         except RelayError as exc:
             return _refusal(exc)
-        said = _payload(frame, id, lane, text, media, now)
+        said = payload_of(frame, id, lane, text, media, now)
         if (before := store.message(tx, id)) is not None:
             self._again(tx, lane, before, said, frame, now)
             return Verdict(id)
@@ -213,7 +208,7 @@ class LinkEvents:
             else:
                 self._close(tx, draft, now)
         store.add(tx, lane, id, frame.source, said, now)
-        self._messages.keep(tx, _kept(said, lane, frame.source), sender=LINK, now=now)
+        self._messages.keep(tx, kept_of(said, lane, frame.source), sender=LINK, now=now)
         self._end(tx, id, lane)
         return Verdict(id)
 
@@ -226,18 +221,15 @@ class LinkEvents:
             return
         said["edited"] = True
         store.replace(tx, said["message_id"], said)
-        kept = _kept(said, lane, frame.source, wake=False)
+        kept = kept_of(said, lane, frame.source, wake=False)
         self._messages.keep(tx, kept, sender=LINK, now=now, frame_id=f"{said['message_id']}.{frame.n}")
 
     def _close(self, tx: Tx, draft: Draft, now: float, *, interrupted: bool = False) -> None:
         """As it stands."""
         if store.message(tx, draft.message_id) is None:
-            said = {"message_id": draft.message_id, **draft.lane.as_json(), "text": draft.text, "source": "reply"}
-            said |= {"reply_to": draft.reply_to} if draft.reply_to else {}
-            said |= {"interrupted": True} if interrupted else {}
-            said["sent_at"] = now
+            said = closed(draft, now, interrupted=interrupted)
             store.add(tx, draft.lane, draft.message_id, "reply", said, now)
-            self._messages.keep(tx, _kept(said, draft.lane, "reply"), sender=LINK, now=now)
+            self._messages.keep(tx, kept_of(said, draft.lane, "reply"), sender=LINK, now=now)
         self._end(tx, draft.message_id, draft.lane)
 
     def _end(self, tx: Tx, id: str, lane: Lane) -> None:
@@ -262,11 +254,6 @@ def _is_progress(frame: codec.Message, text: str) -> bool:
     return frame.source == "reply" and frame.reply_to is None and policy.is_progress(text)
 
 
-def message_id(spool: str, local_id: str) -> str:
-    """The same for every version of a message, however often it comes."""
-    return f"msg-{hashlib.sha256(orjson.dumps([spool, local_id])).hexdigest()[:24]}"
-
-
 def _settle(tx: Tx, spool: str, n: int, verdict: Verdict) -> None:
     """It has its verdict."""
     _, refused = store.position(tx, spool)
@@ -287,34 +274,6 @@ def _again(spool: str, frame: Durable, refused: Sequence[Json]) -> Verdict:
 
 def _refusal(error: RelayError) -> Verdict:
     return Verdict(code=error.code, message=error.message)
-
-
-def _payload(frame: codec.Message, id: str, lane: Lane, text: str, media: list[Json], now: float) -> Json:
-    title: str | None = frame.title
-    if frame.source == "cron":
-        named, text = policy.split_cron(text)
-        title = title or named
-    reasoning, text = policy.split_reasoning(text)
-    said = {
-        "message_id": id, **lane.as_json(), "text": text, "title": title, "reasoning": reasoning,
-        "media": media or None, "reply_to": frame.reply_to, "job_id": frame.job_id, "source": frame.source,
-        "sent_at": now,
-    }  # fmt: skip
-    return {name: value for name, value in said.items() if value is not None}
-
-
-def _kept(said: Json, lane: Lane, source: str, *, wake: bool = True) -> Kept:
-    names = ("media", "reply_to", "job_id", "interrupted", "edited", "reasoning")
-    extra: Json = {name: said[name] for name in names if name in said}
-    if (reasoning := extra.get("reasoning")) is not None:
-        extra["reasoning"] = fitting(reasoning, MAX_REASONING)
-        if extra["reasoning"] != reasoning:
-            extra["truncated"] = True
-    return Kept(
-        text=said["text"], title=said.get("title"), device_id=lane.device_id, chat_id=lane.chat_id,
-        thread_id=lane.thread_id or None, kind="cron" if source == "cron" else "message", source=source, wake=wake,
-        message_id=said["message_id"], extra=extra,
-    )  # fmt: skip
 
 
 def _twin(tx: Tx, lane: Lane, said: Json, now: float) -> str | None:

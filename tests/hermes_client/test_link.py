@@ -130,8 +130,8 @@ async def test_the_state_of_the_gateway(relay: RunningRelay) -> None:
 
 async def test_what_cannot_be_read_is_refused_for_good_or_ignored(relay: RunningRelay) -> None:
     async with linked(relay.url, token_of(relay)) as plugin:
-        for frame in ("[]", "}", '{"type": 7}', '{"type": "update"}', '{"type": "from.the.future", "x": 1}'):
-            await plugin.socket.send(frame)
+        for raw in ("[]", "}", '{"type": 7}', '{"type": "update"}', '{"type": "from.the.future", "x": 1}'):
+            await plugin.socket.send(raw)
         for frame in ({"type": "message", "n": 1}, {"type": "from.the.future", "n": 2}):
             await plugin.socket.send(json.dumps(frame))
             said = await plugin.next()

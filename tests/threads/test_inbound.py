@@ -28,7 +28,8 @@ async def test_two_hundred_that_waited_come_once_in_order_one_at_a_time(relay: R
     assert first.payload["queued"] is True
     for number in range(1, 200):
         await say(phone, f"t{number}")
-    spool, heard = Spool(), []
+    spool = Spool()
+    heard: list[str] = []
     for cut in (60, 61, 130, 200):  # the link is cut between taking one and being done with it
         async with linked(relay.url, relay.relay.link.read(), spool) as plugin:
             while len(heard) < cut:
@@ -164,12 +165,12 @@ async def test_a_reply_of_an_older_phone_goes_to_the_gateway_when_it_is_there(re
 
 
 async def test_nothing_is_lost_or_doubled_over_restarts_of_the_relay(tmp_path: Path) -> None:
-    spool, token, heard = Spool(), None, []
+    spool, heard = Spool(), []
+    fields: dict[str, str] = {}
     for round_ in range(3):
         async with running(settings_for(tmp_path)) as relay:
-            fields = {"session_token": token} if token else {}
             phone = await relay.connect(**fields)
-            token = phone.token
+            fields = {"session_token": phone.token}
             for number in range(3):
                 await say(phone, f"{round_}.{number}")
             async with linked(relay.url, relay.relay.link.read(), spool) as plugin:

@@ -42,7 +42,8 @@ async def test_history_is_paged_from_the_newest_back(phone: Phone, plugin: Plugi
     for number in range(7):
         await plugin.message(f"t{number}")
     await plugin.message("elsewhere", thread_id="x")
-    pages, cursor = [], {}
+    pages: list[list[str]] = []
+    cursor: dict[str, str] = {}
     while True:
         page = await history(phone, limit=3, **cursor)
         pages.append([one["text"] for one in page["messages"]])
@@ -51,8 +52,8 @@ async def test_history_is_paged_from_the_newest_back(phone: Phone, plugin: Plugi
             break
         cursor = {"cursor": page["cursor"]}
     assert pages == [["t4", "t5", "t6"], ["t1", "t2", "t3"], ["t0"]]
-    for cursor in ("x", "-1", "9" * 30):
-        refused = await phone.ask("messages", "threads.history", cursor=cursor)
+    for wrong in ("x", "-1", "9" * 30):
+        refused = await phone.ask("messages", "threads.history", cursor=wrong)
         assert refused.payload["code"] == "payload_invalid"
 
 

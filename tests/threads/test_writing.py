@@ -6,10 +6,12 @@ import asyncio
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from app.db import Tx
 from app.gateway.connection import Connection
 from app.threads import store, streams
 from tests.crash.relay_process import RelayProcess
@@ -68,7 +70,12 @@ async def test_an_answer_costs_one_commit_in_two_seconds(
     monkeypatch.setattr(relay.relay.threads, "_sleep", nap)
     commits: list[str] = []
     checkpoint = store.checkpoint
-    monkeypatch.setattr(store, "checkpoint", lambda *said: (commits.append(said[2]["text"]), checkpoint(*said)))
+
+    def counted(tx: Tx, id: str, said: dict[str, Any], now: float) -> None:
+        commits.append(said["text"])
+        checkpoint(tx, id, said, now)
+
+    monkeypatch.setattr(store, "checkpoint", counted)
     for number in range(40):  # two seconds of edits
         await plugin.update("m1", f"w{number}" + CURSOR, reply_to="u1")
     await plugin.durable("ask.closed", ask_id="none")  # everything before was taken
