@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from app.approvals import frames, store
 from app.approvals.ask import Ask, Asker, Json, Kind, outcome
@@ -96,6 +96,12 @@ class Approvals:
         for entry in self._register.of_turn(turn_id):
             entry.asker = asker
 
+    def abandon_others(self, turn_ids: Collection[str]) -> None:
+        """After a restart: what other turns than these have asked, nobody could take an answer to."""
+        for entry in self._register:
+            if entry.live and entry.turn_id is not None and entry.turn_id not in turn_ids:
+                self._course.close(entry, "resolved_elsewhere", blocks=True)
+
     # asks without a turn: known by the lane they are in, and their upstream's own id
 
     async def knows(self, lane: str, ref: str) -> bool:
@@ -164,6 +170,9 @@ class Approvals:
             raise ChoiceUnknown()
         if entry.state is State.WAITING:
             raise ApprovalWaiting()
+        if entry.asker is not None and entry.tool_id is not None and not await entry.asker.waits_for(entry.tool_id):
+            self._course.go_on(entry)
+        entry = await self._answerable(approval_id, "approval")  # much may have happened meanwhile
         gives = "denied" if choice in ("deny", "cancel") else "allowed"
 
         async def send(asker: Asker) -> str:

@@ -77,6 +77,8 @@ class Runs:
         except RunNotFound:
             return Followed.GONE if await self._api.restarted(lease) else Followed.UNKNOWN
         event = f"run.{run.get('status')}"
+        if event == "run.cancelled":  # by its owner or by another; how far it came, the history knows
+            return Followed.GONE
         if event not in _ENDS:
             return Followed.RUNNING
         hearer.events(_ended(event, run, {}))

@@ -39,13 +39,20 @@ class SessionStream:
         return replace(lease, endpoint=endpoint, drop_interrupts=capabilities.drop_interrupts)
 
     async def run(self, lease: Lease, order: Order, hearer: Hearer) -> None:
+        mine: set[str] = set()
+
         def take(events: Sequence[SseEvent]) -> None:
-            hearer.events([self._told(event, lease, hearer) for event in map(read, events)])
+            told = []
+            for event in map(read, events):
+                if event[0] == "run.started" and event[1] is not None:
+                    mine.add(str(event[1].get("run_id")))
+                told.append(self._told(event, lease, hearer))
+            hearer.events(told)
 
         try:
             await self._api.stream(lease, {"message": order.message}, take, hearer.accepted)
         finally:
-            self._stopped.clear()
+            self._stopped -= mine
 
     def _told(self, event: Event, lease: Lease, hearer: Hearer) -> Event:
         name, body = event

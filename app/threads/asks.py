@@ -29,6 +29,10 @@ class LinkAsker:
     def __init__(self, link: AgentLink, ask_id: str) -> None:
         self._link, self._ask_id = link, ask_id
 
+    async def waits_for(self, tool_id: str) -> bool:
+        """The plugin says by itself when the agent went on."""
+        return True
+
     async def decide(self, choice: str) -> int:
         heard = await self._link.answer(self._ask_id, choice=choice)
         return heard.resolved if heard.result == "ok" else 0

@@ -75,7 +75,7 @@ class Threads:
 
         drafts, hello, self._events.known = await self._db.write(work)
         self._streams.restore(drafts)
-        self._events.hello = hello
+        self._events.hello, self._link.was_there = hello, hello is not None
 
     async def close(self) -> None:
         """What is half written is stored as it is."""
@@ -91,10 +91,6 @@ class Threads:
         self._streams.attach(peer)
 
     # the gateway
-
-    def state(self) -> Json:
-        """`upstream.gateway` of auth.ok."""
-        return self._link.state(was_there=self._events.hello is not None)
 
     def commands(self) -> list[Json]:
         """The gateway's slash commands {name, description, usage?}, as it told them last."""

@@ -97,6 +97,8 @@ class Course:
             hermes.rows.read(session["id"], [])
             turn.bind(session["id"])
         lease = await hermes.lease(upstream, turn.state.session_id, turn.order)
+        if lease.session_id != turn.session_id:  # who sent it had not heard that the conversation moved
+            turn.follow(lease.session_id)
         now = self._rooms.clock.now()
         if not await self._rooms.db.write(lambda tx: store.submitting(tx, turn.turn_id, lease, now)):
             return False

@@ -132,7 +132,7 @@ def _asks(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     if name == "approval.request":
         tool = state.tools.of_request(body)
         body |= {"tool_id": tool.tool_id, "tool_name": tool.tool_name} if tool else {}
-    state.signs.append(("asks", body))
+    state.signs.append((name, body))
     return []
 
 
@@ -188,7 +188,8 @@ def _run_completed(state: TurnState, name: str, body: Json, now: float) -> list[
 
 
 def _run_cancelled(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    return [*_release(state), *_interrupted(state)]
+    """No end unless its owner stopped it: a Hermes that restarts says so of runs that it still takes to their end."""
+    return [*_release(state), *_interrupted(state)] if state.stopping else []
 
 
 def _interrupted(state: TurnState) -> list[Event]:

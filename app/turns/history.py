@@ -59,7 +59,7 @@ def restate(state: TurnState, rows: Sequence[Row], *, completed: bool) -> None:
         state.text.add(words)
     if thoughts := reasoning_of_rows(rows):
         state.reasoning = [thoughts]
-    stored = Tools.of_rows(rows)
+    stored = Tools.of_rows(rows, [tool.tool_id for tool in state.tools.all])
     if len(stored.all) >= len(state.tools.all):
         state.tools = stored
 

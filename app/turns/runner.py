@@ -170,6 +170,7 @@ class Turns:
         self._remember(turn)
         for waiting in self._lanes.adopt(turn, new):
             waiting.bind(new)
+        self._rooms.hermes.rows.forget(old)
         self._watching.moved(old, new)
         self._tasks.start(self._db.write(lambda tx: store.move(tx, old, new)), "turns move")
 
@@ -216,6 +217,8 @@ class Turns:
         turn = self._live.get(turn_id)
         if turn is not None and turn.bond is not None:
             return await self._outward.once(claim, lambda: self._interrupt(turn))
+        if (answer := await self._outward.under_way(claim)) is not None:  # it has ended the turn, and waits for Hermes
+            return answer
         return await self._db.write(
             lambda tx: once.settled(
                 tx, claim, self._clock.now(), lambda: {"turn_id": turn_id} | self._stop(tx, turn_id)
@@ -262,7 +265,9 @@ class Turns:
 
     async def recover(self) -> None:
         """Before serving: follow what was under way, for nothing is sent twice, and begin what was only accepted."""
-        for turn in await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved)):
+        going_on = await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved))
+        self._rooms.approvals.abandon_others({turn.turn_id for turn in going_on})
+        for turn in going_on:
             if turn.bond is not None:
                 Asking(turn, self._rooms).adopt()
             self._begin(turn)

@@ -6,6 +6,7 @@ import logging
 
 from app.errors import RelayError
 from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid
+from app.hermes.lease import session_of
 from app.hermes.upstream import Followed, Hearer
 from app.turns import store
 from app.turns.ends import Rooms
@@ -82,8 +83,7 @@ class Settlement:
         except RelayError as exc:
             log.info("the history cannot be read", extra={"turn": turn.turn_id, "code": exc.code})
             return None
-        where = rows[-1].get("session_id") if rows else None
-        if isinstance(where, str) and where != turn.state.session_id:  # Hermes gives the rows of where it went on
+        if (where := session_of(rows)) is not None and where != turn.state.session_id:
             turn.follow(where)
         return judge(rows, lease.last_row, earlier, turn.sent)
 
@@ -110,7 +110,7 @@ class Settlement:
     def _restate(self, verdict: Verdict) -> None:
         """The state is replaced by what is stored; who cannot take a snapshot gets what the text grew by."""
         turn = self._turn
-        before = str(turn.state.text)
+        before, turn.state.gap = str(turn.state.text), False
         restate(turn.state, verdict.rows or (), completed=verdict.completed)
         after = str(turn.state.text)
         missing: list[Event] = []

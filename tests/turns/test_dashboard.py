@@ -15,6 +15,9 @@ from app.approvals.errors import ApprovalClosed, ApprovalWaiting
 from app.clock import ManualClock
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
+from app.errors import IdReused
+from app.hermes.lease import Lease
+from app.turns import store
 from tests.demo.board import board as open_board
 from tests.turns.rooms import KEY, Phone, Rooms, open_devices, open_rooms
 
@@ -156,6 +159,25 @@ async def test_answered_on_the_dashboard_itself(rooms: Rooms, stand_in: StandIn)
         await rooms.approvals.respond("phone", asked["approval_id"], "once", None)
 
 
+async def test_what_another_client_answered_unheard_does_not_let_the_next_one_through(
+    rooms: Rooms, stand_in: StandIn
+) -> None:
+    """Who opens the conversation takes its events: the phone still shows the first, while the second waits there."""
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one\nAPPROVE:rm two")
+    (first,) = await kept(rooms, "approval.request")
+    (live,) = stand_in.dashboard.live()
+    async with open_board(stand_in) as other:
+        await other.resume(live.stored_id)
+        await other.call("approval.respond", choice="deny")
+        assert (await other.until("approval.request"))["command"] == "rm two"
+        with pytest.raises(ApprovalClosed):
+            await rooms.approvals.respond("phone", first["approval_id"], "once", None)
+        assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+        assert await other.call("approval.respond", choice="deny") == {"resolved": 1}
+        rooms.naps.gate.set()
+        assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+
+
 @pytest.mark.parametrize("answer", ["red", "something else"])
 async def test_a_question(rooms: Rooms, answer: str) -> None:
     turn = await rooms.send(rooms.phone(), "ASK:Which?|red|blue")
@@ -190,6 +212,32 @@ async def test_a_turn_that_waits_for_an_approval_is_stopped(rooms: Rooms) -> Non
     assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
 
 
+async def test_a_copy_of_a_stop_that_has_ended_the_turn_gets_its_answer(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, told, go = rooms.phone(), asyncio.Event(), asyncio.Event()
+    turn = await rooms.send(phone, "APPROVE:rm one")
+    await kept(rooms, "approval.request")
+    upstream = rooms.hermes.upstream("dashboard")
+    interrupt = upstream.stop
+
+    async def stop(lease: Lease) -> bool:
+        stopped = await interrupt(lease)
+        told.set()
+        await go.wait()
+        return stopped
+
+    monkeypatch.setattr(upstream, "stop", stop)
+    first = asyncio.ensure_future(rooms.turns.stop(phone, turn["turn_id"], "f1"))
+    await told.wait()
+    await rooms.ended(turn["turn_id"])
+    copy = asyncio.ensure_future(rooms.turns.stop(phone, turn["turn_id"], "f1"))
+    with pytest.raises(IdReused):
+        await rooms.turns.stop(phone, "another", "f1")
+    go.set()
+    assert await first == await copy == {"turn_id": turn["turn_id"], "stopped": True}
+
+
 # a cut, a restart
 
 
@@ -217,6 +265,17 @@ async def test_an_approval_outlives_the_relay(house: House, rooms: Rooms, stand_
     assert (await rooms.approvals.respond("phone", asked["approval_id"], "once", None))["outcome"] == "allowed"
     assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
     assert len(stand_in.agent.turns_started) == 1
+
+
+async def test_what_a_turn_asked_that_is_not_gone_on_with_ends_with_the_relay(house: House, rooms: Rooms) -> None:
+    """Killed between the end of the turn and that of what it had asked."""
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one")
+    (asked,) = await kept(rooms, "approval.request")
+    payload = {"turn_id": turn["turn_id"], "session_id": asked["session_id"], "finish": "uncertain"}
+    await rooms.db.write(lambda tx: store.end(tx, turn["turn_id"], payload, rooms.clock.now()))
+    rooms = await house.restart()
+    assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+    assert rooms.approvals.open() == ([], [])
 
 
 async def test_a_dashboard_that_restarts_leaves_its_turn_interrupted(rooms: Rooms, stand_in: StandIn) -> None:
@@ -326,3 +385,13 @@ async def test_so_does_a_restart_of_the_relay(house: House, rooms: Rooms, stand_
     await rooms.db.write(lambda tx: None)
     rooms = await house.restart()
     assert (await rooms.ended(turn))["finish"] == "uncertain"
+
+
+async def test_a_deleted_conversation_is_not_brought_back_by_a_message(rooms: Rooms, stand_in: StandIn) -> None:
+    phone = rooms.phone()
+    session = (await rooms.ended((await rooms.send(phone, "SAY:one"))["turn_id"]))["session_id"]
+    await rooms.hermes.delete(session)
+    assert stand_in.dashboard.live() == []
+    end = await rooms.ended((await rooms.send(phone, "SAY:two", session_id=session))["turn_id"])
+    assert (end["finish"], end["error"]["code"]) == ("failed", "session_not_found")
+    assert stand_in.agent.history.find(session) is None

@@ -259,7 +259,7 @@ def test_a_long_result_is_cut_and_says_so() -> None:
         ([("error", {"message": "boom"})], "failed"),
         ([("error", {})], "failed"),
         ([("run.failed", {"error": {"message": "boom"}})], "failed"),
-        ([("run.cancelled", {})], "interrupted"),
+        ([("run.cancelled", {})], None),
         ([("done", {})], None),
         ([("assistant.completed", {"content": "x"}), ("done", {})], None),
         ([], None),
@@ -270,6 +270,13 @@ def test_how_a_turn_ends(events: list[tuple[str, dict[str, Any]]], finish: str |
     out = play(state, ("assistant.delta", {"delta": "x"}), *events)
     assert state.finish == finish
     assert "done" not in names(out)
+
+
+def test_a_run_that_its_owner_cancelled_is_stopped() -> None:
+    state = new()
+    state.stopping = True
+    play(state, ("assistant.delta", {"delta": "x"}), ("run.cancelled", {}))
+    assert state.finish == "stopped"
 
 
 def test_what_follows_the_end_is_ignored() -> None:

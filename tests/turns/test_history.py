@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import pytest
 
+from app.turns.events import snapshot_frame
 from app.turns.history import judge, restate
 from app.turns.state import TurnState
 from tests.turns.captured import rows as captured
@@ -101,3 +103,19 @@ def test_of_an_interrupted_turn_the_longer_text_stands() -> None:
     assert str(state.text) == "as far as it was streamed"
     restate(state, rows(("assistant", "as far")), completed=True)
     assert str(state.text) == "as far"
+
+
+@pytest.mark.parametrize("place", ["arguments", "content"])
+def test_what_is_nested_too_deeply_for_a_frame_is_left_out(place: str) -> None:
+    deep = "[" * 249 + "]" * 249
+    call = {"function": {"name": "x", "arguments": deep if place == "arguments" else "{}"}}
+    content = orjson.loads(deep) if place == "content" else "result"
+    stored: list[dict[str, Any]] = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_name": "x", "content": content},
+        {"role": "assistant", "content": "done"},
+    ]
+    state = TurnState("s", 0.0)
+    restate(state, stored, completed=True)
+    assert (str(state.text), state.tools.all[0].truncated) == ("done", True)
+    assert snapshot_frame("t", state)

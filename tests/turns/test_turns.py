@@ -198,6 +198,25 @@ async def test_a_conversation_that_moves_takes_those_who_wait_and_watch_along(ro
     assert tablet.events() == phone.events()
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_has_not_heard_that_it_moved_sends_to_where_it_is(rooms: Rooms, waits: bool) -> None:
+    phone, tablet, session = rooms.phone(), rooms.phone("tablet"), await rooms.session()
+    first = await rooms.send(phone, "moved", session_id=session)
+    now = (await rooms.ended(first["turn_id"]))["session_id"]
+    assert now != session
+    sent = []
+    if waits:  # behind another that is in the right place
+        rooms.agent.gate.clear()
+        sent.append(await rooms.send(phone, "gated", session_id=now))
+        await rooms.agent.gated()
+    sent += [await rooms.send(tablet, "SAY:late", session_id=session) for _ in range(2)]
+    rooms.agent.gate.set()
+    ends = [await rooms.ended(turn["turn_id"]) for turn in sent]
+    assert {(end["finish"], end["session_id"]) for end in ends} == {("completed", now)}
+    assert [where for where, _ in rooms.agent.turns_started] == [session, *[now] * len(sent)]
+    assert (await tablet.until("chat.session.moved"))["payload"]["to"] == now
+
+
 async def test_a_waiting_turn_can_be_stopped_and_is_never_sent(rooms: Rooms) -> None:
     phone, session = rooms.phone(), await rooms.session()
     rooms.agent.gate.clear()

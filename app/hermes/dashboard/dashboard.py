@@ -16,7 +16,7 @@ from app.hermes.dashboard.events import Usage
 from app.hermes.dashboard.link import Link
 from app.hermes.dashboard.lives import Live
 from app.hermes.dashboard.rest import MAX_ROWS
-from app.hermes.dashboard.sessions import BUSY, Sessions, given
+from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
 from app.hermes.lease import CREDENTIAL, Lease
@@ -48,10 +48,10 @@ class Dashboard:
 
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, *, titled: Callable[[str, str], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        changed: Callable[[], None] = lambda: None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._tasks, self._titled, self._sleep = tasks, titled, sleep
-        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, sleep=sleep)
+        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, changed=changed, sleep=sleep)
         self._sessions = Sessions(self._link, tasks)
         self._turns: dict[str, TurnListener] = {}  # live id → the turn of ours that is heard in it
         self.begun: Callable[[Lease, Listen], None] = lambda lease, listen: None
@@ -67,7 +67,7 @@ class Dashboard:
         await self._link.close()
 
     def state(self) -> dict[str, Any]:
-        """{state: up, down, auth_required or off, version?}."""
+        """{state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
         return self._link.state()
 
     @property
@@ -255,7 +255,7 @@ class Dashboard:
     def _observe(self, kind: str, live_id: str, payload: Json) -> None:
         if kind == "session.title":
             session_id, title = payload.get("session_id"), payload.get("title")
-            if isinstance(session_id, str) and isinstance(title, str) and title:
+            if is_id(session_id) and isinstance(title, str) and title:
                 self._titled(session_id, title[:MAX_TITLE])
         elif (live := self._sessions.lives.get(live_id)) is None:
             return

@@ -15,8 +15,9 @@ from app.hermes.dashboard.connection import Connection
 from app.hermes.dashboard.credentials import Access
 from app.hermes.dashboard.rest import MAX_ANSWER, Rest
 from app.hermes.dashboard.socket import open_socket
-from app.hermes.errors import UpstreamAuthRequired, UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff
+from app.hermes.errors import UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff
 from app.hermes.routes import Route, dashboard_route
+from app.hermes.state import differ, fallen, up
 from app.hermes.upstream import Json
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -24,17 +25,18 @@ from app.tasks import Supervisor
 log = logging.getLogger("talaria.hermes.dashboard")
 
 APPROVAL_S = 60.0  # Hermes' own default
-_WANTS_THE_OWNER = (UpstreamAuthRequired, UpstreamInsecure, Misconfigured)
 
 
 class Link:
-    """`lost` is called after each loss of the socket; `observe` hears (kind, live id, payload) of every event."""
+    """`lost` is called after each loss of the socket; `observe` hears (kind, live id, payload) of every event;
+    `changed` is called when `state()` says something new.
+    """
 
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, *, observe: Callable[[str, str, Json], None],
-        lost: Callable[[], None], sleep: Callable[[float], Awaitable[None]],
+        lost: Callable[[], None], changed: Callable[[], None], sleep: Callable[[float], Awaitable[None]],
     ) -> None:  # fmt: skip
-        self._settings, self._tasks, self._lost = settings, tasks, lost
+        self._settings, self._tasks, self._lost, self._changed = settings, tasks, lost, changed
         self.connection = Connection(self._connect, became=self._became, observe=observe, sleep=sleep)
         self.approval_s = APPROVAL_S
         self._tried = asyncio.Event()
@@ -44,7 +46,6 @@ class Link:
         self._running: asyncio.Task[None] | None = None
         self._state: dict[str, Any] = {"state": "off"}
         self._version: str | None = None
-        self._logged = ""
 
     def open(self) -> None:
         try:
@@ -110,20 +111,19 @@ class Link:
 
     def _became(self, error: RelayError | None) -> None:
         self._tried.set()
+        was, self._state = self._state, up(self._version) if error is None else fallen(error)
         if error is None:
-            self._state = {"state": "up"} | ({"version": self._version} if self._version else {})
             self._tasks.start(self._read_settings(), "dashboard settings")
         else:
             self._lost()
-            self._state = {"state": "auth_required" if isinstance(error, _WANTS_THE_OWNER) else "down"}
-        state = self._state["state"]
-        if state == self._logged:
+        if not differ(was, self._state):
             return
-        self._logged = state
         if error is None:
             log.info("the dashboard of hermes is up", extra={"version": self._version})
         else:
-            log.warning("the dashboard of hermes is %s", state, extra={"code": error.code, "reason": error.message})
+            about = {"code": error.code, "reason": error.message}
+            log.warning("the dashboard of hermes is %s", self._state["state"], extra=about)
+        self._changed()
 
     async def _read_settings(self) -> None:
         try:

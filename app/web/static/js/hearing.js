@@ -52,6 +52,9 @@ export class Hearing {
       case "reset":
         talk.readSoon();
         break;
+      case "upstream":
+        this.client.hello = { ...this.client.hello, upstream: payload };
+        break;
       case "error":
         outgoing.refused(payload.ref, payload);
         break;

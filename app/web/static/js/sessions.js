@@ -1,8 +1,9 @@
 // The list of conversations, and what the owner does with one of them.
 import { uuid } from "./ids.js";
+import { isOffline } from "./wire.js";
 
 const LISTED = 50; // at a time
-const UNSURE = new Set(["offline", "timeout"]); // it may have happened: asked again under the same id, it happens once
+const UNSURE = new Set(["lost", "timeout"]); // it may have happened: asked again under the same id, it happens once
 
 export class Sessions {
   #unsure = null; // {asked, id}
@@ -25,7 +26,7 @@ export class Sessions {
       this.items = more ? [...this.items, ...items] : items;
       this.more = Boolean(payload.has_more);
     } catch (error) {
-      this.error = error.code === "offline" ? null : error;
+      this.error = isOffline(error) ? null : error;
     }
     this.loading = false;
     this.changed();
