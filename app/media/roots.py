@@ -19,7 +19,7 @@ from app.errors import Misconfigured
 from app.media.errors import PathDenied, PathMissing
 from app.media.files import OpenFile
 
-MAX_PATH = 4096  # bytes, as the system has it
+MAX_PATH, MAX_NAME = 4096, 255  # bytes, as the system has them
 
 # What holds credentials by its name: Hermes' own files, and what users keep beside them. Any component, in any case.
 _PRIVATE_NAMES = """
@@ -73,11 +73,8 @@ class Roots:
         """Its real components, as far as the words of the path say. Raises PathDenied, PathMissing."""
         if not path.startswith("/"):
             raise PathDenied(f"path must be absolute: {path!r}")
-        try:
-            if "\0" in path or len(os.fsencode(path)) >= MAX_PATH:
-                raise PathMissing("path does not exist: it is no path")
-        except UnicodeEncodeError:
-            raise PathMissing("path does not exist: it is no path") from None
+        if not _can_be(path):
+            raise PathMissing("path does not exist: it is too long, or no path at all")
         parts = _components(path)
         for written, real in self._roots:
             for root in (written, real):
@@ -115,6 +112,15 @@ class Roots:
             file.close()
             raise PathDenied(f"path is a hard link: {path!r}")
         return file
+
+
+def _can_be(path: str) -> bool:
+    """Also bounds what the patterns are tried on."""
+    try:
+        raw = os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in raw and len(raw) < MAX_PATH and all(len(name) <= MAX_NAME for name in raw.split(b"/"))
 
 
 def _components(path: str) -> list[str]:
