@@ -125,10 +125,13 @@ class Approvals:
             if entry.lane.startswith(prefix) and entry.asker is None:
                 entry.asker = asker(entry.ref or "")
 
+    def open_all(self, prefix: str, kind: Kind) -> dict[str, str]:
+        """Lane that begins so → the id of the one that an answer there would reach."""
+        found = [e for e in self._register if e.lane.startswith(prefix) and e.kind == kind and e.shown]
+        return {entry.lane: entry.id for entry in reversed(found) if entry.state is State.OPEN}
+
     def open_in(self, lane: str, kind: Kind) -> str | None:
-        """The id of the one that an answer there would reach."""
-        found = (e for e in self._register if e.lane == lane and e.kind == kind and e.shown)
-        return next((e.id for e in found if e.state is State.OPEN), None)
+        return self.open_all(lane, kind).get(lane)
 
     def is_open(self, id: str) -> bool:
         return any(entry.id == id and entry.live for entry in self._register)

@@ -166,6 +166,7 @@ class Streams:
                 log.warning("more messages are written at once than are shown", extra={"dropped": oldest})
                 self.drop(oldest)
             draft = self._drafts[id] = Draft(id, lane, text, reply_to)
+            self.calm(lane)
         elif draft.text == text:
             return
         else:

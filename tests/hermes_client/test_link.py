@@ -147,7 +147,7 @@ async def test_an_unknown_chat_is_refused_and_the_refusal_outlives_the_connectio
     phone, spool = await connected(relay), Spool()
     device = phone.auth["device_id"]
     async with linked(relay.url, token_of(relay), spool) as plugin:
-        for chat_id in ("nowhere", "device:nobody"):
+        for chat_id in ("nowhere", "device:nobody"):  # a device that was revoked is none either
             said = await plugin.message("hi", chat_id=chat_id)
             assert (said["type"], said["code"]) == ("no", "chat_unknown")
             assert "threads.list" in said["message"]

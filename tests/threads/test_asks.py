@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests import older
 from tests.link import Plugin, Spool, linked
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
@@ -93,6 +94,18 @@ async def test_a_typed_answer_that_comes_too_late_is_a_message(phone: Phone, plu
     assert (await phone.until("question.closed")).payload["outcome"] == "expired"
     await phone.ask("messages", "message.send", text="next")
     assert (await plugin.take())["text"] == "next"
+
+
+async def test_an_older_phone_answers_a_question_by_its_reply(relay: RunningRelay, plugin: Plugin) -> None:
+    phone = await older.connect(relay)
+    await plugin.durable("message", chat_id="home", local_id="m1", text="working", thread_id="t1")
+    verdict = await plugin.message("a question follows", thread_id="t1")
+    await ask(plugin, "q1", kind="question", text="What name?", thread_id="t1")
+    said = {"text": "Alice", "reply_to": verdict["message_id"], "chat_id": "home"}
+    await phone.send("proactive", "proactive.reply", said)
+    await phone.until("proactive.reply.ack")
+    answer = await plugin.answered()
+    assert (answer["ask_id"], answer["text"]) == ("q1", "Alice")
 
 
 async def test_what_the_agent_did_not_wait_for_ends(phone: Phone, plugin: Plugin) -> None:

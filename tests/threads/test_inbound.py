@@ -109,6 +109,19 @@ async def test_commands_about_what_runs_do_not_wait_for_its_end(phone: Phone, pl
     assert (await plugin.take())["text"] == "after that"
 
 
+async def test_a_command_that_was_given_while_the_link_was_cut_passes_too(relay: RunningRelay, phone: Phone) -> None:
+    token, spool = relay.relay.link.read(), Spool()
+    async with linked(relay.url, token, spool) as plugin:
+        busy = await say(phone, "long work")
+        await plugin.take()
+        await plugin.message("at it", reply_to=busy)
+        await plugin.hang_up()
+    await phone.until("upstream", lambda frame: frame.payload["gateway"]["state"] == "down")
+    stop = await say(phone, "/stop")
+    async with linked(relay.url, token, spool) as plugin:
+        assert (await plugin.take())["inbound_id"] == stop
+
+
 async def test_a_command_that_came_too_late_for_what_ran_is_dropped(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running(settings_for(tmp_path), clock=clock) as relay:
