@@ -130,7 +130,7 @@ async def open_relay(
         media = await stack.enter_async_context(open_media(settings.media, db=db, clock=clock, data_dir=data_dir))
         turns = Turns(
             db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward,
-            pictures=media,
+            pictures=media, approval_s=settings.hermes.hermes_approval_timeout,
         )  # fmt: skip
         stack.push_async_callback(turns.close)
         dashboard.begun = turns.begun

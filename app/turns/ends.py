@@ -44,6 +44,7 @@ class Rooms:
     hermes: Hermes
     approvals: Approvals
     pictures: Pictures
+    approval_s: float  # how long an upstream waits that does not say
     sleep: Sleep
 
 

@@ -48,10 +48,11 @@ class Turns:
 
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Devices, hermes: Hermes,
-        approvals: Approvals, outward: Outward, pictures: Pictures, sleep: Sleep = asyncio.sleep,
+        approvals: Approvals, outward: Outward, pictures: Pictures,
+        approval_s: float = 60.0, sleep: Sleep = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._hub, self._tasks = db, clock, hub, tasks
-        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, pictures, sleep)
+        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, pictures, approval_s, sleep)
         self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
@@ -156,8 +157,8 @@ class Turns:
 
     def _others(self, turn: Turn) -> int:
         """How many run where this one does."""
-        bonds = (other.bond for other in self._live.values() if other is not turn)
-        return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
+        bonds = [other.bond for other in self._live.values() if other is not turn and other.bond is not None]
+        return sum(turn.bond is None or bond.upstream is turn.bond.upstream for bond in bonds)
 
     def _opened(self, turn: Turn) -> None:
         self._remember(turn)

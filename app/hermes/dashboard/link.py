@@ -24,8 +24,6 @@ from app.tasks import Supervisor
 
 log = logging.getLogger("talaria.hermes.dashboard")
 
-APPROVAL_S = 60.0  # Hermes' own default
-
 
 class Link:
     """`lost` is called after each loss of the socket; `observe` hears (kind, live id, payload) of every event;
@@ -38,7 +36,7 @@ class Link:
     ) -> None:  # fmt: skip
         self._settings, self._tasks, self._lost, self._changed = settings, tasks, lost, changed
         self.connection = Connection(self._connect, became=self._became, observe=observe, sleep=sleep)
-        self.approval_s = APPROVAL_S
+        self.approval_s = float(settings.hermes_approval_timeout)
         self._tried = asyncio.Event()
         self._route: Route | None = None
         self._rest: Rest | None = None
@@ -132,4 +130,5 @@ class Link:
             log.debug("the dashboard's settings were not read", extra={"code": exc.code})
             return
         seconds = approvals.get("timeout") if isinstance(approvals, dict) else None
-        self.approval_s = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else APPROVAL_S
+        if isinstance(seconds, int | float) and seconds > 0:
+            self.approval_s = float(seconds)
