@@ -35,7 +35,10 @@ MAX_PIECES = 1000  # fragments of a message before they are joined
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """Bounds the head of a request in bytes and in time: the parser takes any, from anyone."""
+    """Bounds the head of a request in bytes and in time: the parser takes any, from anyone.
+
+    Puts itself into `scope["extensions"]["talaria"]`, as sockets do; only `api/served.py` looks there.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -58,8 +61,17 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too large.")
 
+    def abort(self) -> None:
+        """Drop the connection without waiting for a reader that has stopped."""
+        self.transport.abort()
+
+    @property
+    def is_gone(self) -> bool:
+        return self.transport.is_closing()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {"talaria": self}  # type: ignore[dict-item]
         if self._head_timer is None:
             self._await_head()
 

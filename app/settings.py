@@ -168,6 +168,26 @@ class PushSettings(_Group):
         return value
 
 
+class MediaSettings(_Group):
+    """Files: what devices and the agent upload, and what lies on this host and may be shown."""
+
+    media_roots: Names = Field(
+        (), description="directories whose files may be fetched by their path and registered, comma separated"
+    )
+    media_max_mb: int = Field(100, ge=1, description="size of one file, in MiB")
+    media_quota_mb: int = Field(
+        2048, ge=1, description="size of all uploaded files together, in MiB; beyond it the oldest are deleted"
+    )
+    media_ttl: Seconds = Field(7 * 86400, description="how long a file can be fetched")
+
+    @field_validator("media_roots")
+    @classmethod
+    def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not os.path.isabs(path) for path in value):
+            raise ValueError("each directory must be an absolute path")
+        return value
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -181,6 +201,7 @@ class Settings(_Group):
     mailbox: MailboxSettings = MailboxSettings()
     hermes: HermesSettings = HermesSettings()
     push: PushSettings = PushSettings()
+    media: MediaSettings = MediaSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:

@@ -49,6 +49,7 @@ VENDORS = {
     "prometheus_client": "metrics",
     "pydantic": "*",
     "pydantic_core": "*",
+    "python_multipart": "api/multipart",
     "qrcode": "pairing/qr",
     "redis": "delivery/redis_fanout",
     "rich": "cli/*",

@@ -79,6 +79,14 @@ async def caller_with_chat(here: Relay, scope: Scope) -> Caller:
     return Caller(device)
 
 
+async def device_or_host(connection: HTTPConnection) -> Caller:
+    """The operator, the link, or any device. Raises BearerRequired, SessionRefused, RateLimited."""
+    token, here = bearer(connection), relay(connection)
+    if token is None:
+        raise BearerRequired()
+    return _host(here, token) or Caller(await here.sessions.verify_from(token, client(here, connection.scope)[0]))
+
+
 async def with_chat(connection: HTTPConnection) -> Caller:
     return await caller_with_chat(relay(connection), connection.scope)
 
@@ -177,6 +185,7 @@ OpenRelay = Annotated[Relay, Depends(_relay)]
 Operator = Annotated[Caller, Depends(operator)]
 OperatorOrHostTool = Annotated[Caller, Depends(operator_or_host_tool)]
 Device = Annotated[Principal, Depends(device)]
+DeviceOrHost = Annotated[Caller, Depends(device_or_host)]
 WithChat = Annotated[Caller, Depends(with_chat)]
 WithChatOrHostTool = Annotated[Caller, Depends(with_chat_or_host_tool)]
 HostOrHostTool = Annotated[Caller, Depends(host_or_host_tool)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from app.clock import Clock
 from app.db import Database
@@ -18,8 +19,16 @@ EVERY_S = 600.0
 
 
 class Sweep:
-    def __init__(self, db: Database, clock: Clock, rules: Retention) -> None:
-        self._db, self._clock, self._rules = db, clock, rules
+    """`first` sweeps another room, whose files free more space than rows do.
+
+    `also` takes out what other rooms have that is older than the time it is given.
+    """
+
+    def __init__(
+        self, db: Database, clock: Clock, rules: Retention, *, first: Callable[[], Awaitable[None]],
+        also: Sequence[Callable[[float], Awaitable[None]]] = (),
+    ) -> None:  # fmt: skip
+        self._db, self._clock, self._rules, self._first, self._also = db, clock, rules, first, also
 
     async def forever(self) -> None:
         while True:
@@ -30,6 +39,7 @@ class Sweep:
                 log.warning("retention failed", extra={"code": exc.code})
 
     async def once(self) -> None:
+        await self._first()
         now = self._clock.now()
         for device_id, (floor, cut) in (await self._db.read(lambda tx: retention.cuts(tx, self._rules, now))).items():
             for step in [*range(floor + STEP, cut, STEP), cut]:
@@ -37,3 +47,5 @@ class Sweep:
         while await self._db.write(lambda tx: retention.sweep(tx, now)):
             pass
         await self._db.write(lambda tx: store.purge(tx, now - self._rules.max_age_s))
+        for sweep in self._also:
+            await sweep(now - self._rules.max_age_s)

@@ -55,6 +55,7 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
             logger.propagate = True
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every upload that is none
     logging.getLogger("talaria").setLevel(level)
     access = logging.getLogger("uvicorn.access")
     access.propagate, access.disabled = False, True

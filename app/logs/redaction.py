@@ -39,6 +39,7 @@ _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"\b(?:[spr]k-[\w-]{16,}|gh[pousr]_\w{20,}|xox[a-z]-[\w-]{10,}|AKIA[A-Z0-9]{16}|tk_\w{20,})"),
         REDACTED,
     ),
+    (re.compile(r"(/media/)[\w-]{20,}"), rf"\1{REDACTED}"),  # a path that is a token
     # "pairing code ABCD1234", said in a sentence
     (
         re.compile(

@@ -11,12 +11,13 @@ from typing import Any
 from app.errors import RelayError
 from app.hermes.dashboard.dashboard import HearOut, Listen
 from app.hermes.errors import StreamBroken, UpstreamBusy, UpstreamError, UpstreamInvalid, UpstreamUnreachable
-from app.hermes.upstream import Event, Upstream
+from app.hermes.upstream import Event, Order, Upstream
 from app.turns import store
 from app.turns.asking import Asking
 from app.turns.ends import Rooms, keep_end
 from app.turns.errors import TurnUncertain, waiting
 from app.turns.fold import close
+from app.turns.pictures import inlined
 from app.turns.settle import Settlement
 from app.turns.turn import Bond, Turn
 from app.wire.envelope import encode
@@ -94,6 +95,7 @@ class Course:
         turn, now = self._turn, self._rooms.clock.now()
         notice = asyncio.get_running_loop().call_later(WAITING_S, self._say_waiting)
         try:
+            order = await inlined(turn.order, self._rooms.pictures)
             bond, session = await self._prepare()
             lease = bond.lease
             if lease.session_id != turn.session_id:  # who sent it had not heard that the conversation moved
@@ -103,20 +105,20 @@ class Course:
             turn.bond = bond
             if session is not None:
                 self._announce(session)
-            await self._listen_in_time(bond)
+            await self._listen_in_time(bond, order)
         finally:
             notice.cancel()
         return True
 
-    async def _listen_in_time(self, bond: Bond) -> None:
+    async def _listen_in_time(self, bond: Bond, order: Order) -> None:
         """A Hermes that is full has not got the message: it is asked again, a few times."""
         for pause in BUSY_S:
             try:
-                return await self._listen(bond)
+                return await self._listen(bond, order)
             except UpstreamBusy as exc:
                 log.info("hermes is busy", extra={"turn": self._turn.turn_id, "reason": exc.message})
                 await self._rooms.sleep(max(pause, exc.retry_after or 0))
-        return await self._listen(bond)
+        return await self._listen(bond, order)
 
     async def _prepare(self) -> tuple[Bond, dict[str, Any] | None]:
         """A session and a lease. An upstream that is lost in between has got nothing: then the next best is taken."""
@@ -146,12 +148,12 @@ class Course:
         payload = {"turn_id": turn.turn_id, "session_id": turn.session_id} | about
         turn.watchers.send(encode("chat", "chat.session", payload, id=turn.message.get("frame_id") or turn.turn_id))
 
-    async def _listen(self, bond: Bond) -> None:
+    async def _listen(self, bond: Bond, order: Order) -> None:
         """Submit, and listen to the end of the stream. Raises what says that nothing runs upstream."""
         turn = self._turn
         turn.submitted = True
         try:
-            await bond.upstream.run(bond.lease, turn.order, self)
+            await bond.upstream.run(bond.lease, order, self)
         except UpstreamUnreachable:
             turn.submitted = False
             raise

@@ -17,6 +17,7 @@ from app.hermes.hermes import Hermes
 from app.tasks import Supervisor
 from app.turns import store
 from app.turns.events import end_payload, end_type
+from app.turns.pictures import Pictures
 from app.turns.turn import Turn
 from app.wire.envelope import encode
 
@@ -42,6 +43,7 @@ class Rooms:
     hub: Devices
     hermes: Hermes
     approvals: Approvals
+    pictures: Pictures
     approval_s: float  # how long an upstream waits that does not say
     sleep: Sleep
 

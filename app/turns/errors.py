@@ -23,13 +23,6 @@ class MessageTooLong(RelayError):
     http_status = 413
 
 
-class MediaUnsupported(RelayError):
-    """Uploaded media cannot be sent with a message yet."""
-
-    code = "media_unsupported"
-    http_status = 400
-
-
 class TurnUnknown(RelayError):
     """There is no such turn."""
 

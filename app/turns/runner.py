@@ -24,14 +24,15 @@ from app.turns import store
 from app.turns.asking import Asking
 from app.turns.course import Course
 from app.turns.ends import Devices, Rooms, end_turn
-from app.turns.errors import MediaUnsupported, MessageTooLong, TurnQueueFull, TurnUnknown
+from app.turns.errors import MessageTooLong, TurnQueueFull, TurnUnknown
 from app.turns.events import end_type
 from app.turns.lanes import Lanes
+from app.turns.pictures import Pictures, admit
 from app.turns.recovery import recovered
 from app.turns.turn import Bond, Turn
 from app.turns.watching import Watching
 from app.wire.envelope import encode
-from app.wire.payloads import ChatSend, MediaPart, TextPart
+from app.wire.payloads import ChatSend, TextPart
 
 log = logging.getLogger("talaria.turns")
 
@@ -47,10 +48,11 @@ class Turns:
 
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Devices, hermes: Hermes,
-        approvals: Approvals, outward: Outward, approval_s: float = 60.0, sleep: Sleep = asyncio.sleep,
+        approvals: Approvals, outward: Outward, pictures: Pictures,
+        approval_s: float = 60.0, sleep: Sleep = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._hub, self._tasks = db, clock, hub, tasks
-        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, approval_s, sleep)
+        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, pictures, approval_s, sleep)
         self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
@@ -67,7 +69,7 @@ class Turns:
         """Store a turn and run it. `reply` gets the `chat.accepted` payload once it is stored, before any event.
 
         A copy with the same key gets the same answer and starts nothing. Raises TurnQueueFull, MessageTooLong,
-        MediaUnsupported, IdReused, StorageFull.
+        IdReused, StorageFull, and what Pictures does for media that it does not have.
         """
         _check(payload)
         said = payload.model_dump(mode="json", exclude_none=True)
@@ -81,6 +83,7 @@ class Turns:
                 return
             if crowded:
                 raise TurnQueueFull()
+            admit(tx, self._rooms.pictures, said["message"])
             answer = self._accept(tx, turn, payload.client_msg_id)
             if key is not None:
                 once.record(tx, peer.device_id, "chat.send", key, said, answer, turn.created_at)
@@ -280,9 +283,6 @@ class Turns:
 
 
 def _check(payload: ChatSend) -> None:
-    parts = payload.message if not isinstance(payload.message, str) else ()
-    if any(isinstance(part, MediaPart) for part in parts):
-        raise MediaUnsupported()
     if max(map(len, _texts(payload)), default=0) > MAX_TEXT:
         raise MessageTooLong(f"a message has at most {MAX_TEXT} characters")
 

@@ -189,3 +189,12 @@ class NewMessage(Payload):
     reply_to: OptionalId = None
     surfacing: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: Metadata = None
+
+
+class RegisterMedia(Payload):
+    """The body of `POST /media/register`."""
+
+    path: str
+    content_type: str
+    file_name: str | None = None
+    sensitive: bool | None = Field(None, description="a device hides it until its owner asks for it")

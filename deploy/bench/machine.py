@@ -61,8 +61,17 @@ def _busy_seconds() -> float:
 
 
 def resident_kib(pid: int) -> int:
+    return _status(pid, "VmRSS")
+
+
+def peak_kib(pid: int) -> int:
+    """The most that was ever resident."""
+    return _status(pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1])
     raise ProcessLookupError(pid)
 

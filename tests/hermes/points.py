@@ -50,9 +50,9 @@ class Points:
             await self.pass_by("accepted", self_._turn)
             return await submit(self_)
 
-        async def held_listen(self_: Course, bond: Any) -> None:
+        async def held_listen(self_: Course, bond: Any, order: Any) -> None:
             await self.pass_by("submitting", self_._turn)  # it is stored; no byte has left
-            await listen(self_, bond)
+            await listen(self_, bond, order)
 
         async def held_end(turn: Turn, rooms: Any) -> None:
             await self.pass_by("ending", turn)  # it was heard; it is not stored

@@ -75,6 +75,7 @@ MESSAGES = {
     "private key": f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
     "private key cut off": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\nmore",
     "code in a fragment": f"https://h/pair#code={SECRET}",
+    "a file's token in a path": f"GET /media/{SECRET}-0123456789",
 }
 
 

@@ -24,9 +24,10 @@ from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
+from app.media.service import Media, open_media
 from app.once.outward import Outward
 from app.outbox import store as outbox
-from app.settings import HermesSettings
+from app.settings import HermesSettings, MediaSettings
 from app.tasks import Supervisor
 from app.turns.runner import Turns
 from app.wire.payloads import ChatSend, Supports
@@ -151,6 +152,7 @@ class Rooms:
     hub: Hub
     hermes: Hermes
     approvals: Approvals
+    media: Media
     turns: Turns
     pauses: Pauses
     naps: Pauses  # of the dashboard; its gate is closed at first
@@ -249,13 +251,17 @@ async def open_rooms(
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward, sleep=for_ever)
         stack.push_async_callback(approvals.close)
+        media = await stack.enter_async_context(
+            open_media(MediaSettings(media_max_mb=20), db=db, clock=clock, data_dir=path)
+        )
         turns = Turns(
-            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward, sleep=pauses
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward,
+            pictures=media, sleep=pauses,
         )  # fmt: skip
         stack.push_async_callback(turns.close)
         if dashboard is not None:
             dashboard.begun = turns.begun
-        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, turns, pauses, naps, Agent())
+        rooms = Rooms(db, clock, tasks, hub, hermes, approvals, media, turns, pauses, naps, Agent())
         hub.join(rooms.bell)
         yield rooms
 

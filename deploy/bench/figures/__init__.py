@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from deploy.bench.figures import appends, connect, deltas, memory, pairing, ping, posts, returning, stopped, watchers
+from deploy.bench.figures import (
+    appends,
+    connect,
+    deltas,
+    media,
+    memory,
+    pairing,
+    ping,
+    posts,
+    returning,
+    stopped,
+    watchers,
+)
 from deploy.bench.lab import Lab
 from deploy.bench.report import Row
 
@@ -23,4 +35,5 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "backlog": returning.measure_backlog,
     "history": returning.measure_history,
     "pairing": pairing.measure,
+    "media": media.measure,
 }
