@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from deploy.bench.figures import appends, connect, deltas, memory, pairing, ping, posts, returning, stopped, watchers
+from deploy.bench.figures import (
+    appends,
+    connect,
+    deltas,
+    gateway,
+    memory,
+    pairing,
+    ping,
+    posts,
+    returning,
+    stopped,
+    watchers,
+)
 from deploy.bench.lab import Lab
 from deploy.bench.report import Row
 
@@ -20,6 +32,8 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "stopped": stopped.measure,
     "appends": appends.measure,
     "posts": posts.measure,
+    "gateway": gateway.measure,
+    "writing": gateway.measure_writing,
     "backlog": returning.measure_backlog,
     "history": returning.measure_history,
     "pairing": pairing.measure,
