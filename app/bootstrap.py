@@ -126,7 +126,8 @@ async def open_relay(
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
         turns = Turns(
-            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward,
+            approval_s=settings.hermes.hermes_approval_timeout,
         )  # fmt: skip
         stack.push_async_callback(turns.close)
         dashboard.begun = turns.begun

@@ -107,7 +107,7 @@ class Calls:
                 if not once or isinstance(exc, _UNSENT):
                     raise error from exc
                 self._lost(error)
-                raise OutcomeUncertain(_UNSAID, detail=error.detail) from exc
+                raise OutcomeUncertain(_UNSAID, detail=error.detail) from error
             if not 200 <= status < 300:
                 raise refusal_of(status, raw, retry_after)
         try:

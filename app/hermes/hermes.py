@@ -41,6 +41,8 @@ class Dashboard(Upstream, Protocol):
     @property
     def ready(self) -> bool: ...
     @property
+    def failure(self) -> RelayError | None: ...
+    @property
     def base(self) -> str: ...
     async def settled(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
@@ -102,6 +104,8 @@ class Hermes:
             await self._dashboard.settled()
             if self._dashboard.ready:
                 return self._dashboard
+            if self.api.is_off and (error := self._dashboard.failure) is not None:
+                raise error
         kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
         return self._upstreams[kind]
 
@@ -134,15 +138,17 @@ class Hermes:
 
         After a compression they are those of the session that it went on in.
         """
-        try:
-            return await self.api.messages(session_id, profile)
-        except (SessionNotFound, RouteMissing, HistoryHidden):
-            return []
-        except UpstreamError:
-            if self._dashboard is None or not self._dashboard.ready:
-                raise
-        try:
-            return await self._dashboard.messages(session_id, profile)
+        board = self._dashboard if self._dashboard is not None and self._dashboard.ready else None
+        if board is None or self._state["state"] == "up":
+            try:
+                return await self.api.messages(session_id, profile)
+            except (SessionNotFound, RouteMissing, HistoryHidden):
+                return []
+            except UpstreamError:
+                if board is None:
+                    raise
+        try:  # at once where the API server is known to be away: a turn would wait until that is found out again
+            return await board.messages(session_id, profile)
         except SessionNotFound:
             return []
 
@@ -152,6 +158,17 @@ class Hermes:
             await self._dashboard.forget(session_id)
         await self.api.delete_session(session_id, profile)
         self.rows.forget(session_id)
+
+    async def has_result(self, session_id: str, tool_id: str) -> bool:
+        """Whether the dashboard shows what this tool of a conversation has come to. Asked there alone: the API server
+        may be away while an approval waits on the dashboard. Raises UpstreamError.
+        """
+        assert self._dashboard is not None
+        try:
+            rows = await self._dashboard.messages(session_id)
+        except (SessionNotFound, RouteMissing):
+            return False
+        return any(row.get("tool_call_id") == tool_id for row in rows)
 
     async def _bearings(self, session_id: str, profile: str | None) -> tuple[str, int, tuple[str, ...]]:
         """Where the conversation is now, and what is known of its rows."""

@@ -12,8 +12,6 @@ from app.hermes.lease import Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.wire.sse import SseEvent
 
-APPROVAL_S = 60.0  # Hermes' own default; its API server does not tell what is configured
-
 
 class SessionStream:
     """Until 0.19 a turn runs on when its stream is dropped, and nothing stops it.
@@ -62,8 +60,6 @@ class SessionStream:
             hearer.accepted(body["run_id"])
         elif name == "run.completed" and body.get("run_id") in self._stopped:
             return name, body | {"interrupted": True}
-        elif name == "approval.request":
-            return name, {"timeout_s": APPROVAL_S} | body
         return event
 
     async def follow(self, lease: Lease, order: Order, hearer: Hearer) -> Followed:

@@ -8,7 +8,6 @@ from app.approvals.ask import Ask
 from app.turns.ends import Rooms
 from app.turns.turn import Turn
 
-APPROVAL_S = 60.0  # Hermes' own default, where an upstream does not say how long it waits
 CHOICES = ("once", "deny")
 
 
@@ -17,6 +16,7 @@ class Asking:
 
     def __init__(self, turn: Turn, rooms: Rooms) -> None:
         self._turn, self._approvals, self._hermes = turn, rooms.approvals, rooms.hermes
+        self._approval_s = rooms.approval_s
 
     def adopt(self) -> None:
         """What this turn asked before a restart is answered through us."""
@@ -44,7 +44,7 @@ class Asking:
             lane=f"{lease.route}:{lease.base}:{lease.run_id or lease.session_id}",
             kind="question" if is_question else "approval",
             summary=str(body.get("question" if is_question else "command") or ""),
-            timeout_s=float(timeout) if isinstance(timeout, int | float) else APPROVAL_S,
+            timeout_s=float(timeout) if isinstance(timeout, int | float) else self._approval_s,
             turn_id=turn.turn_id,
             session_id=turn.session_id,
             tool=_text(body.get("tool_name")),
@@ -62,8 +62,7 @@ class Asking:
         """
         if self._turn.bound.lease.route != "dashboard":
             return True
-        rows = await self._hermes.messages(self._turn.state.session_id, self._turn.bound.lease.profile)
-        return all(row.get("tool_call_id") != tool_id for row in rows)
+        return not await self._hermes.has_result(self._turn.state.session_id, tool_id)
 
     async def decide(self, choice: str) -> int:
         bond = self._turn.bound

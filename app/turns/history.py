@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.hermes.expanded import is_stored_as
 from app.turns.rows import reasoning_of_rows, text_of_rows, words_of
 from app.turns.state import TurnState
 from app.turns.text import Text
@@ -86,6 +87,8 @@ def _find(rows: Sequence[Row], start: int, message: Message) -> int | None:
             content = words_of(rows[at].get("content")).strip()
             # Hermes puts the text of a failed turn before the next message, a blank line between.
             if any(content == form or content.endswith("\n\n" + form) for form in forms):
+                return at
+            if isinstance(message, str) and is_stored_as(message, content):
                 return at
     return None
 

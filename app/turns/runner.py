@@ -47,10 +47,10 @@ class Turns:
 
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Devices, hermes: Hermes,
-        approvals: Approvals, outward: Outward, sleep: Sleep = asyncio.sleep,
+        approvals: Approvals, outward: Outward, approval_s: float = 60.0, sleep: Sleep = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._hub, self._tasks = db, clock, hub, tasks
-        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, sleep)
+        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, approval_s, sleep)
         self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
@@ -73,7 +73,7 @@ class Turns:
         said = payload.model_dump(mode="json", exclude_none=True)
         turn = self._new(peer.device_id, payload.session_id, _kept(said, frame_id))
         key = key_of("chat.send", said, frame_id)
-        crowded = len(self.running(peer.device_id)) >= MAX_OF_DEVICE
+        crowded = self._is_crowded(peer.device_id)
 
         def work(tx: Tx) -> None:
             if key is not None and (before := once.find(tx, peer.device_id, "chat.send", key, said)) is not None:
@@ -109,6 +109,9 @@ class Turns:
         """Hermes begins a turn by itself. It is that device's which last spoke there; without one it is not shown."""
         device_id = self._devices.get(lease.session_id)
         if device_id is None:
+            return
+        if self._is_crowded(device_id):
+            log.warning("a turn that hermes began is not shown: too many run already")
             return
         turn = self._new(device_id, lease.session_id, {"message": ""})
         turn.bond = Bond(self._rooms.hermes.upstream(lease.route), lease)
@@ -154,8 +157,8 @@ class Turns:
 
     def _others(self, turn: Turn) -> int:
         """How many run where this one does."""
-        bonds = (other.bond for other in self._live.values() if other is not turn)
-        return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
+        bonds = [other.bond for other in self._live.values() if other is not turn and other.bond is not None]
+        return sum(turn.bond is None or bond.upstream is turn.bond.upstream for bond in bonds)
 
     def _opened(self, turn: Turn) -> None:
         self._remember(turn)
@@ -200,6 +203,9 @@ class Turns:
 
     def unwatch(self, peer: Peer, session_id: str | None, turn_id: str | None) -> None:
         self._watching.unwatch(peer, session_id, self._live.get(turn_id or ""))
+
+    def _is_crowded(self, device_id: str) -> bool:
+        return len(self.running(device_id)) >= MAX_OF_DEVICE
 
     def running(self, device_id: str) -> list[dict[str, Any]]:
         """The turns this device began that have not ended, as `auth.ok` lists them."""

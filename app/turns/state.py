@@ -51,6 +51,14 @@ class TurnState:
             "approvals": self.asks(), "started_at": self.started_at,
         } | ({"gap": True} if self.gap else {})  # fmt: skip
 
+    def checkpoint(self) -> Json:
+        """What is stored of it every few seconds: without what its tools gave and were given, which the history has."""
+        tools = [tool.as_json("preview", "error", "duration_s", "at") for tool in self.tools.all]
+        return {
+            "text": str(self.text), "reasoning": "".join(self.reasoning), "tools": tools,
+            "started_at": self.started_at, "n": self.n, "session_id": self.session_id,
+        }  # fmt: skip
+
     def emit(self, name: str, payload: Json) -> Event:
         self.n += 1
         return self.n, name, payload

@@ -27,8 +27,6 @@ from tests.relay import RunningRelay, running, settings_for
 
 ROOT = Path(__file__).parents[2]
 ENDS_WITHIN_S = 60.0
-LONG = "WORDS:120 DELAY:50"  # 6 s: time enough for a fault to be in its middle
-WORDS = " ".join(f"w{n}" for n in range(1, 121))
 SHORT = "SAY:done"
 
 
@@ -46,9 +44,18 @@ class Side:
     token: str = ""
 
     @property
+    def words(self) -> int:
+        """Of a long answer, twenty a second: a fault is to be in its middle, and a cut waits until all have begun."""
+        return 240 if self.fault == CUT else 120
+
+    @property
+    def long(self) -> str:
+        return f"WORDS:{self.words} DELAY:50"
+
+    @property
     def submits(self) -> str:
         """A cut meets it once it is under way; else it is held until the fault is over."""
-        return LONG if self.fault == CUT else SHORT
+        return self.long if self.fault == CUT else SHORT
 
     def point(self, state: str) -> str:
         return f"{state}:{self.way}"
@@ -59,7 +66,7 @@ class Side:
         await self._send(phone, "accepted", SHORT, reached)
         await self._send(phone, "submitting", self.submits, reached)
         await self._send(phone, "ending", SHORT, reached)
-        self.turns["running"] = (await send(phone, f"{self.markers['running']} {LONG}"))["turn_id"]
+        self.turns["running"] = (await send(phone, f"{self.markers['running']} {self.long}"))["turn_id"]
         await phone.until("stream.event", self._answers)
 
     async def _send(self, phone: Phone, state: str, text: str, reached: Callable[[str], Awaitable[None]]) -> None:
@@ -82,8 +89,9 @@ class Side:
         except TimeoutError:
             pass
         for state, turn_id in self.turns.items():
-            sent = {"submitting": self.submits, "running": LONG}.get(state, SHORT)
-            finish = _finish(ends.get(turn_id), WORDS if sent == LONG else "done")
+            sent = {"submitting": self.submits, "running": self.long}.get(state, SHORT)
+            whole = "done" if sent == SHORT else " ".join(f"w{n}" for n in range(1, self.words + 1))
+            finish = _finish(ends.get(turn_id), whole)
             CELLS[(self.fault, self.way, state)] = finish, lab.times_run(self.markers[state])
 
 

@@ -25,9 +25,7 @@ MARGIN_S = 3  # the relay takes no answer so close to the end of Hermes's own wa
 
 
 @pytest.fixture(autouse=True)
-def timeout_of_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hermes's API server does not tell how long it waits, so the relay takes it for Hermes's default."""
-    monkeypatch.setattr("app.hermes.runs.APPROVAL_S", float(APPROVAL_S))
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.phone.WAIT", 30.0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from tests.hermes.hermes_lab import Lab
+from tests.hermes.hermes_lab import APPROVAL_S, Lab
 from tests.hermes.line import laid
 from tests.hermes.narrow import RUNS, narrowed
 from tests.relay import RunningRelay, running, settings_for
@@ -34,7 +34,7 @@ def environ(way: str, lab: Lab, *, api: str | None = None, dashboard: str | None
             "HERMES_DASHBOARD_PASSWORD": lab.password,
         }  # fmt: skip
     elif way == "runs":
-        values |= {"HERMES_ASK_APPROVALS": "true"}
+        values |= {"HERMES_ASK_APPROVALS": "true", "HERMES_APPROVAL_TIMEOUT": str(APPROVAL_S)}
     return values
 
 

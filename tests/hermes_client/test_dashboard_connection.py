@@ -125,15 +125,15 @@ async def test_an_event_that_an_observer_fails_on_costs_no_more_than_itself(
     assert ear.events == [("x", {})]
 
 
-async def test_what_is_nested_too_deeply_for_a_frame_is_dropped(fake: FakeDashboard, connection: Connection) -> None:
+async def test_what_is_nested_too_deeply_for_a_frame_is_left_out(fake: FakeDashboard, connection: Connection) -> None:
     connection.listen("a", ear := Ear())
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]
-    await fake.event("x", "a", result=deep)
+    await fake.event("x", "a", id="t1", result=deep)
     await fake.event("y", "a")
     await through(connection)
-    assert ear.events == [("y", {})]
+    assert ear.events == [("x", {"id": "t1"}), ("y", {})]
 
 
 async def test_events_go_to_their_session_in_order_however_many(fake: FakeDashboard, connection: Connection) -> None:

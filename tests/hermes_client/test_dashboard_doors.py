@@ -15,7 +15,7 @@ from websockets.http11 import Request
 
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.dashboard.login import session_cookies
-from app.hermes.errors import SessionNotFound, UpstreamAuthRequired
+from app.hermes.errors import SessionNotFound, UpstreamAuthRequired, UpstreamUnreachable
 from app.logs.redaction import clean_text
 from tests.hermes_client.dashboard_server import (
     PASSWORD,
@@ -86,6 +86,17 @@ async def test_a_token_of_the_settings_is_used_as_it_is(fake: FakeDashboard) -> 
 async def test_a_wrong_token_is_said_to_be_one(fake: FakeDashboard, caplog: pytest.LogCaptureFixture) -> None:
     reason = await refusal(fake, caplog, hermes_dashboard_token="wrong-one")
     assert "does not accept TALARIA_HERMES_DASHBOARD_TOKEN" in reason
+
+
+async def test_a_failure_is_told_as_long_as_it_lasts(fake: FakeDashboard) -> None:
+    async with opened(fake) as dashboard:
+        assert dashboard.failure is None
+    async with opened(fake, ready=False, hermes_dashboard_token="wrong-one") as dashboard:
+        assert isinstance(dashboard.failure, UpstreamUnreachable)
+        await dashboard.settled()
+        assert isinstance(dashboard.failure, UpstreamAuthRequired)
+    async with opened(fake, ready=False, hermes_dashboard_url="") as dashboard:
+        assert dashboard.failure is None
 
 
 async def test_a_page_without_a_token(fake: FakeDashboard, caplog: pytest.LogCaptureFixture) -> None:

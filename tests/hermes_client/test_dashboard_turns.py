@@ -409,6 +409,16 @@ async def test_events_that_come_before_the_answer_are_neither_lost_nor_doubled(
     assert heard.names[:2] == ["assistant.delta", "tool.started"]
 
 
+async def test_a_message_without_the_marks_of_its_paste_is_ours(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    bound = await broken(fake, dashboard)
+    fake.live = [row("working")]
+    fake.answers["session.resume"] = resumed(running=True, inflight={"user": "pasted words", "assistant": "w1"})
+    following = soon(dashboard.follow(bound, Order("[200~pasted[201~ words"), Heard()))
+    await fake.called("session.resume", 2)
+    await fake.event("message.complete", text="w1", status="complete")
+    assert await following is Followed.ENDED
+
+
 def test_much_that_comes_before_the_answer_takes_no_time() -> None:
     """Not even as long as it takes to put all of it together once for each event."""
     held = [("message.delta", {"text": "x" * 10_000}) for _ in range(4000)]

@@ -106,7 +106,7 @@ async def test_what_a_run_says_in_our_words() -> None:
         heard = Heard()
         await runs.run(lease, Order("hi"), heard)
     run = {"run_id": "r1"}
-    asked = {"command": "rm -rf x", "description": "delete", "choices": ["once", "deny"], "timeout_s": 60.0}
+    asked = {"command": "rm -rf x", "description": "delete", "choices": ["once", "deny"]}
     assert heard.all == [
         ("assistant.delta", run | {"delta": "running"}),
         ("tool.started", run | {"tool_name": "terminal", "preview": "echo hi"}),

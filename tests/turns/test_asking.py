@@ -9,7 +9,7 @@ import pytest
 
 from app.approvals.ask import Ask
 from app.clock import ManualClock
-from app.turns.asking import APPROVAL_S, Asking
+from app.turns.asking import Asking
 from app.turns.turn import Bond, Turn
 from tests.hermes_client.dashboard_server import lease
 
@@ -20,7 +20,7 @@ def asked(name: str, body: dict[str, Any]) -> Ask:
     turn.bond = Bond(None, lease("s1"))  # type: ignore[arg-type]
     approvals = SimpleNamespace(asked=lambda ask, _: asks.append(ask))
     turn.take([(name, body)])
-    Asking(turn, SimpleNamespace(approvals=approvals, hermes=None)).read_signs()  # type: ignore[arg-type]
+    Asking(turn, SimpleNamespace(approvals=approvals, hermes=None, approval_s=60.0)).read_signs()  # type: ignore[arg-type]
     return asks[0]
 
 
@@ -35,6 +35,6 @@ def test_what_makes_no_sense_is_left_out(value: Any) -> None:
     fields = ("command", "tool_name", "tool_id", "description", "choices", "timeout_s")
     ask = asked("approval.request", dict.fromkeys(fields, value))
     assert (ask.tool, ask.tool_id, ask.description, ask.choices) == (None, None, None, ("once", "deny"))
-    assert ask.timeout_s == (7 if value == 7 else APPROVAL_S)
+    assert ask.timeout_s == (7 if value == 7 else 60.0)
     question = asked("clarify.request", dict.fromkeys(("request_id", "question", "choices"), value))
     assert (question.kind, question.choices, question.ref) == ("question", (), str(value))

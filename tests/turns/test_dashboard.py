@@ -16,8 +16,9 @@ from app.clock import ManualClock
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from app.errors import IdReused
+from app.hermes.errors import UpstreamUnreachable
 from app.hermes.lease import Lease
-from app.turns import store
+from app.turns import runner, store
 from tests.demo.board import board as open_board
 from tests.turns.rooms import KEY, Phone, Rooms, open_devices, open_rooms
 
@@ -110,6 +111,23 @@ async def test_pictures_go_the_other_way_and_the_next_turn_knows_of_them(rooms: 
 
 async def route_of(rooms: Rooms, turn_id: str) -> str:
     return str(orjson.loads((await rooms.stored(turn_id))[3])["route"])
+
+
+async def test_a_dashboard_that_is_lost_before_the_submit_costs_no_turn(
+    rooms: Rooms, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = rooms.hermes.upstream("dashboard")
+
+    async def lost(order: Any) -> Any:
+        stand_in.dashboard.hang_up()
+        monkeypatch.setattr(type(dashboard), "ready", False)
+        raise UpstreamUnreachable()
+
+    monkeypatch.setattr(dashboard, "create", lost)
+    turn = await rooms.send(rooms.phone(), "SAY:all the same")
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("completed", "all the same")
+    assert await route_of(rooms, turn["turn_id"]) == "session_stream"
 
 
 # approvals and questions
@@ -368,6 +386,19 @@ async def test_it_may_ask_and_be_stopped(rooms: Rooms, stand_in: StandIn) -> Non
     assert asked["turn_id"] == turn
     assert (await rooms.turns.stop(phone, turn, None))["stopped"]
     assert (await rooms.ended(turn))["finish"] == "stopped"
+
+
+async def test_no_more_of_them_are_shown_than_one_device_may_have(
+    rooms: Rooms, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "MAX_OF_DEVICE", 2)
+    stand_in.agent.gate.clear()
+    phone, _ = await begun(rooms, stand_in, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    lease = next(iter(rooms.turns._live.values())).bound.lease
+    for _ in range(5):
+        rooms.turns.begun(lease, lambda hearer: asyncio.Future)
+    assert len(rooms.turns.running(phone.device_id)) == 2
 
 
 async def test_a_cut_leaves_it_uncertain(house: House, rooms: Rooms, stand_in: StandIn) -> None:

@@ -52,6 +52,22 @@ def test_our_row_and_its_answer(stored: Sequence[Any], sent: str, found: bool, c
     assert (verdict.rows is not None, verdict.completed) == (found, completed)
 
 
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("look @file:a.txt,  please", "look, please\n\n--- Attached Context ---\n\nfile a.txt\nhello"),
+        ("@diff", "--- Context Warnings ---\n- @diff: not a git repository"),
+        ("see @url:`http://a b` and\n\n@staged", "see and\n\n--- Context Warnings ---\n- no"),
+        ("x [200~pasted[201~ y", "x pasted y"),
+    ],
+)
+def test_a_message_that_hermes_changed_is_found(sent: str, stored: str) -> None:
+    said = rows(("user", stored), ("assistant", "done", "stop"))
+    assert judge(said, 0, [], sent).completed
+    assert judge(said, 0, [], f"not {sent}").rows is None
+    assert judge(said, 0, [], sent.replace("@", "at ").replace("[20", "")).rows is None
+
+
 def test_rows_known_before_are_not_ours() -> None:
     assert judge(ANSWERED, 11, [], "hi").rows is None
     assert judge(BEFORE + ANSWERED, 10, [], "hi").last_row == 12

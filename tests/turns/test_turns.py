@@ -247,3 +247,20 @@ async def test_an_older_client_gets_only_the_turns_of_its_socket(rooms: Rooms) -
     assert cli.types()[0] == "chat.session"
     await rooms.ended(turn["turn_id"])
     assert other.frames == []
+
+
+@pytest.mark.parametrize(("others", "code"), [(3, "model_slow"), (4, "upstream_capacity")])
+async def test_a_turn_of_which_nothing_is_heard_says_that_it_waits(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch, others: int, code: str
+) -> None:
+    rooms.agent.gate.clear()
+    phone = rooms.phone()
+    for _ in range(others):
+        await rooms.send(phone, "WORDS:2 gated")
+    await rooms.agent.gated(others)
+    monkeypatch.setattr("app.turns.course.WAITING_S", 0.0)
+    last = rooms.phone("tablet")
+    await rooms.send(last, "SAY:late")
+    waiting = await last.event("run.waiting")
+    assert waiting["payload"]["payload"]["code"] == code
+    rooms.agent.gate.set()

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
-from app.errors import OutcomeUncertain
+from app.errors import OutcomeUncertain, RelayError
 from app.hermes.dashboard.errors import CallRefused, Unanswered
 from app.hermes.dashboard.events import Usage
 from app.hermes.dashboard.link import Link
@@ -19,6 +19,7 @@ from app.hermes.dashboard.rest import MAX_ROWS
 from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
+from app.hermes.expanded import ends_with
 from app.hermes.lease import CREDENTIAL, Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
@@ -74,6 +75,11 @@ class Dashboard:
     def ready(self) -> bool:
         return self._link.connection.is_open
 
+    @property
+    def failure(self) -> RelayError | None:
+        """Why it is not ready; None where it is, or is switched off."""
+        return self._link.failure
+
     async def settled(self) -> None:
         """Wait until it is known whether it is there: turns that wait for the relay's start are the first."""
         await self._link.settled(CONNECT_S)
@@ -127,13 +133,13 @@ class Dashboard:
         text = order.message.strip() if isinstance(order.message, str) else ""
         with self._hearing(live, hearer, in_midst=True) as listener:
             answer = await self._sessions.resume(live.key, lease.profile)
-            if answer.get("session_id") != live.id or answer.get("running") is not True or not text:
+            if answer.get("session_id") != live.id or answer.get("running") is not True:
                 return Followed.GONE
-            if _said(answer, "inflight", "user").endswith(text):
+            if ends_with(_said(answer, "inflight", "user"), text):
                 said = _said(answer, "inflight", "assistant")
                 hearer.restated(said)
                 listener.begin(in_midst=True, said=said)
-            elif _said(answer, "queued", "user").endswith(text):
+            elif ends_with(_said(answer, "queued", "user"), text):
                 listener.begin(queued=True)
             else:
                 return Followed.GONE

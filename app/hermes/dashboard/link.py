@@ -15,7 +15,7 @@ from app.hermes.dashboard.connection import Connection
 from app.hermes.dashboard.credentials import Access
 from app.hermes.dashboard.rest import MAX_ANSWER, Rest
 from app.hermes.dashboard.socket import open_socket
-from app.hermes.errors import UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff
+from app.hermes.errors import UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff, UpstreamUnreachable
 from app.hermes.routes import Route, dashboard_route
 from app.hermes.state import differ, fallen, up
 from app.hermes.upstream import Json
@@ -23,8 +23,6 @@ from app.settings import HermesSettings
 from app.tasks import Supervisor
 
 log = logging.getLogger("talaria.hermes.dashboard")
-
-APPROVAL_S = 60.0  # Hermes' own default
 
 
 class Link:
@@ -38,7 +36,7 @@ class Link:
     ) -> None:  # fmt: skip
         self._settings, self._tasks, self._lost, self._changed = settings, tasks, lost, changed
         self.connection = Connection(self._connect, became=self._became, observe=observe, sleep=sleep)
-        self.approval_s = APPROVAL_S
+        self.approval_s = float(settings.hermes_approval_timeout)
         self._tried = asyncio.Event()
         self._route: Route | None = None
         self._rest: Rest | None = None
@@ -46,6 +44,7 @@ class Link:
         self._running: asyncio.Task[None] | None = None
         self._state: dict[str, Any] = {"state": "off"}
         self._version: str | None = None
+        self.failure: RelayError | None = None
 
     def open(self) -> None:
         try:
@@ -54,7 +53,7 @@ class Link:
             self._became(exc)
             return
         if self._route is not None:
-            self._state = {"state": "down"}
+            self._state, self.failure = {"state": "down"}, UpstreamUnreachable()
             self._rest = Rest(self._route)
             self._access = Access(self._settings, self._route, self._rest)
             self._running = self._tasks.start(self.connection.run(), "dashboard")
@@ -111,6 +110,7 @@ class Link:
 
     def _became(self, error: RelayError | None) -> None:
         self._tried.set()
+        self.failure = error
         was, self._state = self._state, up(self._version) if error is None else fallen(error)
         if error is None:
             self._tasks.start(self._read_settings(), "dashboard settings")
@@ -132,4 +132,5 @@ class Link:
             log.debug("the dashboard's settings were not read", extra={"code": exc.code})
             return
         seconds = approvals.get("timeout") if isinstance(approvals, dict) else None
-        self.approval_s = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else APPROVAL_S
+        if isinstance(seconds, int | float) and seconds > 0:
+            self.approval_s = float(seconds)
