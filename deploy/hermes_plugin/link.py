@@ -1,7 +1,7 @@
 """The socket to the relay: dials, greets, sends what the spool holds in order, and hands on what arrives.
 
 Durable frames come from the spool alone, new or older than this connection: replay and sending are one loop. Droppable
-frames are of two sorts. `now` sends each one once; of more than MAX_QUEUED the oldest goes. `latest` keeps the newest of
+frames are of two sorts. `now` sends each once; of more than MAX_QUEUED the oldest goes. `latest` keeps the newest of
 its key and sends at most one per LATEST_EVERY_S; of more than MAX_LATEST keys the oldest goes. Both end with the link.
 """
 

@@ -1,7 +1,7 @@
 """Hermes's calls as frames: which call is a whole message, which a version of one, and which a tool's bubble.
 
-Nothing marks a bubble but the form of the call: Hermes passes `reply_to` by name, with neither `notify` nor
-`expect_edits` in the metadata. An answer has one of the two; commentary, notices and cron do not pass `reply_to`.
+Nothing marks a bubble but the form of the call: Hermes passes `reply_to=None`, with neither `notify` nor `expect_edits`
+in the metadata. An answer has one of the two; commentary and cron do not pass `reply_to`, a notice passes a message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNSET = Unset()
 class Stream:
     chat_id: str
     thread_id: str | None
-    text: str
+    reply_to: str | None
 
 
 class Sender(Protocol):
@@ -71,35 +71,36 @@ class Outbound:
         marks = metadata or {}
         thread_id = thread_of(metadata)
         local_id = new_id()
+        is_bubble = reply_to is None
+        reply_to = None if isinstance(reply_to, Unset) else reply_to
         if marks.get("notify"):
             return await self._final(chat_id, thread_id, local_id, text, reply_to, source="reply")
         if marks.get("expect_edits"):
             await self._spool.do(Spool.begin_stream, local_id, chat_id, thread_id)
-            self._streams[local_id] = Stream(chat_id, thread_id, text)
-            self._update(chat_id, thread_id, local_id, text, reply_to)
+            self._streams[local_id] = stream = Stream(chat_id, thread_id, reply_to)
+            self._update(stream, local_id, text)
             return local_id, SPOOLED
-        if not isinstance(reply_to, Unset):
-            self._bubbles.put(local_id, (chat_id, thread_id))
+        if is_bubble:
+            self._bubbles.put(local_id, (thread_id, text))
             self._progress(chat_id, thread_id, local_id, text)
             return local_id, SPOOLED
         return await self._final(
-            chat_id, thread_id, local_id, text, source=source or source_of(marks), job=job_of(marks, text)
+            chat_id, thread_id, local_id, text, reply_to, source=source or source_of(marks), job=job_of(marks, text)
         )
 
     async def edit(
         self, chat_id: str, local_id: str, text: str, *, finalize: bool, metadata: Metadata = None
     ) -> tuple[str, Verdict]:
         if bubble := self._bubbles.get(local_id):
-            chat, thread_id = bubble
-            self._progress(chat, thread_id, local_id, text)
+            thread_id, shown = bubble
+            if text != shown:
+                self._bubbles.put(local_id, (thread_id, text))
+                self._progress(chat_id, thread_id, local_id, text)
             return local_id, SPOOLED
-        stream = self._streams.get(local_id)
-        thread_id = stream.thread_id if stream else thread_of(metadata)
+        stream = self._streams.get(local_id) or Stream(chat_id, thread_of(metadata), None)
         if finalize:
-            return await self._final(chat_id, thread_id, local_id, text, source="reply")
-        if stream:
-            stream.text = text
-        self._update(chat_id, thread_id, local_id, text)
+            return await self._final(chat_id, stream.thread_id, local_id, text, stream.reply_to, source="reply")
+        self._update(stream, local_id, text)
         return local_id, SPOOLED
 
     async def status(self, chat_id: str, key: str, text: str, metadata: Metadata = None) -> str:
@@ -166,7 +167,7 @@ class Outbound:
         await self._final(self._home, None, new_id(), words, source="notice", media=frame.get("media"))
 
     async def _final(
-        self, chat_id: str, thread_id: str | None, local_id: str, text: str, reply_to: str | Unset | None = None,
+        self, chat_id: str, thread_id: str | None, local_id: str, text: str, reply_to: str | None = None,
         source: str = "reply", job: Frame | None = None, file: Path | None = None, media: list[str] | None = None,
     ) -> tuple[str, Verdict]:  # fmt: skip
         """Kept on disk, and the relay's word about it. The same last version twice is one."""
@@ -180,7 +181,7 @@ class Outbound:
             frame = {
                 "type": "message", "chat_id": chat_id, **thread(thread_id),
                 "local_id": local_id if index == 0 else new_id(), "text": part, "final": True,
-                **({"reply_to": reply_to} if isinstance(reply_to, str) else {}),
+                **({"reply_to": reply_to} if reply_to else {}),
                 "media": media or [] if index == 0 else [], "source": source, **(job or {}),
             }  # fmt: skip
             try:
@@ -192,14 +193,12 @@ class Outbound:
         self._finals.put(local_id, text)
         return local_id, verdict
 
-    def _update(
-        self, chat_id: str, thread_id: str | None, local_id: str, text: str, reply_to: str | Unset | None = None
-    ) -> None:
-        answered = {"reply_to": reply_to} if isinstance(reply_to, str) else {}
+    def _update(self, stream: Stream, local_id: str, text: str) -> None:
         frame = {
-            "type": "update", "chat_id": chat_id, **thread(thread_id), "local_id": local_id, "text": text[:MAX_TEXT]
+            "type": "update", "chat_id": stream.chat_id, **thread(stream.thread_id), "local_id": local_id,
+            "text": text[:MAX_TEXT], **({"reply_to": stream.reply_to} if stream.reply_to else {}),
         }  # fmt: skip
-        self._link.latest(("update", local_id), frame | answered)
+        self._link.latest(("update", local_id), frame)
 
     def _progress(self, chat_id: str, thread_id: str | None, local_id: str, text: str) -> None:
         frame = {
