@@ -35,6 +35,7 @@ LATEST_EVERY_S = 0.1  # Hermes edits every 50 ms; nobody reads faster than this
 FIRST_DELAY_S, LAST_DELAY_S = 1.0, 30.0
 REFUSED_DELAY_S = 60.0  # a wrong token or version mends only when somebody acts
 HELLO_S = 10.0
+CLOSE_S = 1.0  # a gateway that stops does not wait for what is still unread
 VERDICT_S = 5.0
 LOOK_EVERY_S = 1.0  # another process may have put something into the spool
 UPLOAD_TRIES = 5
@@ -170,6 +171,7 @@ class Link:
             open_timeout=HELLO_S,
             ping_interval=30,
             ping_timeout=60,
+            close_timeout=CLOSE_S,
             max_size=MAX_FRAME,
         )
 
@@ -240,8 +242,10 @@ class Link:
     async def _write(self, socket: ClientConnection) -> None:
         sent = 0
         while True:
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the event.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_EVERY_S)
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._wake.wait()
             self._wake.clear()
             while self._queued:
                 await socket.send(dumps(self._queued.popleft()))

@@ -49,7 +49,8 @@ async def send_standalone(
             running = asyncio.create_task(link.run())
             try:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(link.up.wait(), LINK_UP_S)
+                    async with asyncio.timeout(LINK_UP_S):
+                        await link.up.wait()
                 return await _send(Outbound(spool, link, files, config.home), chat_id, message, thread_id, media_files)
             finally:
                 running.cancel()

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from tests.servers import serving
 
 TOKEN = "made-up-link-token"
-WAIT_S = 20.0
+WAIT_S = 10.0
 
 Frame = dict[str, Any]
 
@@ -36,6 +36,7 @@ class ScriptedRelay:
         self.refuse: Callable[[Frame], str | None] = lambda frame: None
         self.silent = False
         self.welcome: Frame = {}
+        self.turn_away = ""
         self.upload_status = 200
         self.news = asyncio.Condition()
         self.socket: WebSocket | None = None
@@ -95,8 +96,9 @@ class ScriptedRelay:
         try:
             hello = json.loads(await socket.receive_text())
             await self._note(lambda: self.hellos.append(hello))
-            if "refused" in self.welcome:
-                await socket.send_text(json.dumps({"type": "refused", "code": "link_version", **self.welcome}))
+            if self.turn_away:
+                said = {"type": "refused", "code": "link_version", "message": self.turn_away}
+                await socket.send_text(json.dumps(said))
                 await socket.close(4406)
                 return
             received = self.received.setdefault(hello["spool"], 0)

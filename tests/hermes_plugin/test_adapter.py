@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,16 @@ async def test_what_was_said_while_the_relay_was_away_comes_in_order(relay: Scri
 
 async def test_an_answer_that_was_lost_is_not_a_second_message(relay: ScriptedRelay, adapter: Any) -> None:
     relay.silent = True
-    sending = adapter._link.keep({"type": "message", "chat_id": "home", "local_id": "a", "text": "once"})
-    task = adapter._spawn(sending)
+    sending = asyncio.ensure_future(adapter.send("home", "once"))
     await relay.heard("message")
     relay.silent = False
     await relay.hang_up()
     await relay.until(lambda: len(relay.hellos) == 2 and relay.socket)
     assert relay.hellos[1]["restarted"] is False
+    assert (await sending).success
     await adapter._link.up.wait()
     await adapter.send("home", "next")
     assert [frame["text"] for frame in relay.all("message")] == ["once", "next"]
-    assert task is None
 
 
 async def test_a_half_written_message_is_closed_after_a_restart(relay: ScriptedRelay, gateway: Connect) -> None:
@@ -255,8 +255,6 @@ async def test_a_file_from_elsewhere_stays_and_the_owner_is_told(
     for path in (secret, tmp_path / "cache" / "images" / "innocent.png"):
         sent = await adapter.send_document(chat_id="home", file_path=str(path))
         assert not sent.success
-        message = await relay.heard("message", local_id=sent.message_id or "", within=5) if sent.message_id else None
-        assert message is None
     told = await relay.heard("message", 2)
     assert "TALARIA_MEDIA_ROOTS" in told["text"]
     assert str(tmp_path) not in told["text"]
