@@ -12,7 +12,7 @@ from tests.hermes_plugin import hermes_stub
 from tests.hermes_plugin.hermes_stub import Asks, PlatformConfig
 from tests.hermes_plugin.scripted import TOKEN, ScriptedRelay, scripted_relay
 
-Connect = Callable[[], Any]
+Connect = Callable[..., Any]
 
 
 @pytest.fixture

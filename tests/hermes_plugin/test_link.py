@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,15 +33,10 @@ class Sleeps:
 
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch, home: Any) -> Sleeps:
-    import deploy.hermes_plugin.adapter as module
+    from deploy.hermes_plugin.link import Link
 
     sleeps = Sleeps()
-    real = module.Link
-
-    def link(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, sleep=sleeps, **kwargs)
-
-    monkeypatch.setattr(module, "Link", link)
+    monkeypatch.setattr("deploy.hermes_plugin.adapter.Link", partial(Link, sleep=sleeps))
     return sleeps
 
 
