@@ -106,15 +106,15 @@ class Asks:
         self.confirms: dict[str, str] = {}
         self.answers: list[tuple[str, str]] = []
 
-    def resolve_gateway_approval(self, key: str, choice: str) -> int:
-        if key not in self.approvals:
+    def resolve_gateway_approval(self, session_key: str, choice: str) -> int:
+        if session_key not in self.approvals:
             return 0
-        self.approvals.remove(key)
-        self.answers.append((key, choice))
+        self.approvals.remove(session_key)
+        self.answers.append((session_key, choice))
         return 1
 
-    def has_blocking_approval(self, key: str) -> bool:
-        return key in self.approvals
+    def has_blocking_approval(self, session_key: str) -> bool:
+        return session_key in self.approvals
 
     def resolve_gateway_clarify(self, clarify_id: str, response: str) -> bool:
         known = clarify_id in self.questions.values()
@@ -122,17 +122,17 @@ class Asks:
         self.answers.append((clarify_id, response))
         return known
 
-    def get_pending_for_session(self, key: str, *, include_choice_prompts: bool = False) -> Any:
-        found = self.questions.get(key)
+    def get_pending_for_session(self, session_key: str, *, include_choice_prompts: bool = False) -> Any:
+        found = self.questions.get(session_key)
         return types.SimpleNamespace(clarify_id=found) if found else None
 
-    async def resolve(self, key: str, confirm_id: str, choice: str) -> str | None:
-        self.confirms.pop(key)
+    async def resolve(self, session_key: str, confirm_id: str, choice: str) -> str | None:
+        self.confirms.pop(session_key)
         self.answers.append((confirm_id, choice))
         return f"done: {choice}"
 
-    def get_pending(self, key: str) -> dict[str, str] | None:
-        found = self.confirms.get(key)
+    def get_pending(self, session_key: str) -> dict[str, str] | None:
+        found = self.confirms.get(session_key)
         return {"confirm_id": found} if found else None
 
 

@@ -37,6 +37,7 @@ class ScriptedRelay:
         self.silent = False
         self.welcome: Frame = {}
         self.turn_away = ""
+        self.on_link: Callable[[], Any] | None = None
         self.upload_status = 200
         self.news = asyncio.Condition()
         self.socket: WebSocket | None = None
@@ -106,6 +107,8 @@ class ScriptedRelay:
                 json.dumps({"type": "welcome", "version": 1, "home": "home", "received": received} | self.welcome)
             )
             await self._note(lambda: setattr(self, "socket", socket))
+            if self.on_link:
+                await self.on_link()
             while True:
                 await self._take(socket, hello["spool"], json.loads(await socket.receive_text()))
         except WebSocketDisconnect:
