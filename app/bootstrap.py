@@ -16,6 +16,7 @@ from app.channels.asks import Asks
 from app.channels.base import Dispatch
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
+from app.channels.messages import GatewayMessages
 from app.channels.proactive import Proactive
 from app.channels.system import System
 from app.clock import Clock
@@ -33,6 +34,7 @@ from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
+from app.hermes.link.line import AgentLink
 from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
@@ -43,6 +45,7 @@ from app.sessions.operator import LinkToken, OperatorToken
 from app.sessions.service import Sessions
 from app.settings import Settings
 from app.tasks import Supervisor
+from app.threads.service import Threads, no_files
 from app.turns.runner import Turns
 
 log = logging.getLogger("talaria")
@@ -66,14 +69,16 @@ class Relay:
     authenticator: Authenticator
     gateway: Gateway
     hermes: Hermes
+    agent_link: AgentLink
     approvals: Approvals
     turns: Turns
+    threads: Threads
     messages: Messages
     replies: Replies
     push: Push
 
     def upstream(self) -> dict[str, Any]:
-        return self.hermes.states()
+        return self.hermes.states() | {"gateway": self.threads.state()}
 
     async def drain(self) -> None:
         self.replies.close()
@@ -115,33 +120,49 @@ async def open_relay(
         stack.push_async_callback(turns.close)
         dashboard.begun = turns.begun
         own_id = await db.write(relay_id)
+        agent_link = AgentLink(own_id, tasks)
+        threads = Threads(
+            db=db, clock=clock, tasks=tasks, messages=messages, approvals=approvals, link=agent_link, files=no_files
+        )  # fmt: skip
+        stack.push_async_callback(threads.close)
+        replies.agent = threads
         push = await stack.enter_async_context(
             open_push(
                 settings.push, db=db, clock=clock, tasks=tasks, data_dir=data_dir, relay_id=own_id,
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
-        facts = Facts(own_id, hermes.states, hermes.profiles, turns.running, approvals.open, push.facts)
+        facts = Facts(
+            own_id,
+            lambda: hermes.states() | {"gateway": threads.state()},
+            hermes.profiles,
+            turns.running,
+            approvals.open,
+            push.facts,
+        )
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
+            GatewayMessages(threads),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),
-            authenticator=authenticator, limits=limits, attach=turns.attach,
+            authenticator=authenticator, limits=limits, attach=(turns.attach, threads.attach),
         )  # fmt: skip
         await approvals.recover()
         await turns.recover()
+        await threads.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
-        tasks.start(Sweep(db, clock, kept).forever(), "sweep")
+        tasks.start(Sweep(db, clock, kept, [threads.sweep]).forever(), "sweep")
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
-            sessions, pairing, authenticator, gateway, hermes, approvals, turns, messages, replies, push,
+            sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
+            messages, replies, push,
         )  # fmt: skip
 
 

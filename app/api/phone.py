@@ -18,6 +18,7 @@ from app.delivery.errors import MessageUnknown
 from app.delivery.replies import Replies
 from app.delivery.store import Reply
 from app.wire.payloads import NewMessage
+from app.wire.threads import ThreadsList
 
 MAX_WAIT_S = 30.0
 MAX_SHOWN = 500  # waiting messages in one answer
@@ -66,6 +67,14 @@ async def cancel(relay: OpenRelay, _: WithChatOrHostTool, message_id: str | None
         return {"cancelled": min(1, len(await relay.messages.cancel(message_id)))}
     except MessageUnknown:
         return {"cancelled": 0}
+
+
+@peer.get("/phone/threads")
+async def threads(relay: OpenRelay, caller: WithChatOrHostTool) -> dict[str, Any]:
+    """The newest chats of Hermes' messaging gateway, as `threads.list` gives them."""
+    device_id = caller.device.device_id if caller.device else ""
+    found = await relay.threads.threads(device_id, ThreadsList())
+    return {"threads": found["threads"]}
 
 
 @peer.get("/phone/replies")

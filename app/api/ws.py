@@ -1,4 +1,4 @@
-"""The socket's edge: `/ws`, and `/` for older clients. Adapts an ASGI WebSocket to the gateway's Socket.
+"""The sockets' edge: `/ws`, `/` for older clients, and `/agent/link`. Adapts an ASGI WebSocket to the rooms' Socket.
 
 Sockets are routed here, before the framework: a link stays open for days, and each layer of middleware would keep its
 frame of the stack alive for as long (12 KiB an idle socket) and cost as much as the rest of a connect.
@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api import link
 from app.api.edge import client, header_values
 from app.api.errors import render
 from app.bootstrap import Relay
@@ -32,17 +33,23 @@ class Links:
             await self._app(scope, receive, send)
             return
         address, secure = client(self._relay, scope)
+        is_link, bearer = scope["path"] == link.PATH, _bearer(scope)
         refused = await self._refusal(scope["path"], address)
+        if refused is None and is_link:
+            refused = await link.refusal(self._relay, bearer, address)
         if refused is not None:
             await render(scope, refused)(scope, receive, send)
             return
         await receive()  # websocket.connect
         await send({"type": "websocket.accept"})
         socket = ServerSocket(scope["extensions"]["talaria"], send)
-        await self._relay.gateway.serve(socket, address, _bearer(scope), secure=secure)
+        if is_link:
+            await link.serve(self._relay, socket, bearer or "")
+        else:
+            await self._relay.gateway.serve(socket, address, bearer, secure=secure)
 
     async def _refusal(self, path: str, address: Address) -> RelayError | None:
-        if path not in PATHS:
+        if path not in (*PATHS, link.PATH):
             return NotFound("there is no socket at this path")
         if self._relay.gateway.draining:
             return Draining(retry_after=3)

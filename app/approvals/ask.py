@@ -35,7 +35,9 @@ class Ask:
     tool_id: str | None = None
     description: str | None = None
     choices: tuple[str, ...] = ()
-    ref: str | None = None  # the upstream's own id, for a question
+    ref: str | None = None  # the upstream's own id, where it has one
+    chat_id: str | None = None  # where it was asked, if that was in a chat of the messaging gateway
+    thread_id: str | None = None
 
 
 class Asker(Protocol):
@@ -67,6 +69,8 @@ def bounded(ask: Ask) -> tuple[Ask, bool]:
 def request(ask: Ask, id: str, asked_at: float, expires_at: float, *, cut: bool) -> Json:
     """Of `approval.request`, without its state, or of `question.ask`."""
     about: Json = {"turn_id": ask.turn_id, "session_id": ask.session_id}
+    about |= {"chat_id": ask.chat_id} if ask.chat_id else {}
+    about |= {"thread_id": ask.thread_id} if ask.thread_id else {}
     if ask.kind == "approval":
         said = {"approval_id": id, **about, "tool": ask.tool, "summary": ask.summary, "choices": list(ask.choices)}
         said |= {"description": ask.description} if ask.description else {}

@@ -96,6 +96,37 @@ class Approvals:
         for entry in self._register.of_turn(turn_id):
             entry.asker = asker
 
+    # asks without a turn: known by the lane they are in, and their upstream's own id
+
+    async def knows(self, lane: str, ref: str) -> bool:
+        if any(entry.lane == lane and entry.ref == ref for entry in self._register):
+            return True
+        return await self._db.read(lambda tx: store.is_known(tx, lane, ref))
+
+    async def stored(self) -> None:
+        """Returns when what was asked and closed so far is stored, or the database takes nothing now."""
+        await self._course.ledger.settled()
+
+    def passed_by(self, prefix: str, ref: str | None = None) -> None:
+        """Nobody waits any more for that one (None: for any) in lanes that begin so."""
+        for entry in self._register:
+            if entry.lane.startswith(prefix) and ref in (None, entry.ref):
+                self._course.go_on(entry)
+
+    def adopt_by(self, prefix: str, asker: Callable[[str], Asker]) -> None:
+        """After a restart: who takes the answers, by the upstream's own id."""
+        for entry in self._register:
+            if entry.lane.startswith(prefix) and entry.asker is None:
+                entry.asker = asker(entry.ref or "")
+
+    def open_in(self, lane: str, kind: Kind) -> str | None:
+        """The id of the one that an answer there would reach."""
+        found = (e for e in self._register if e.lane == lane and e.kind == kind and e.shown)
+        return next((e.id for e in found if e.state is State.OPEN), None)
+
+    def is_open(self, id: str) -> bool:
+        return any(entry.id == id and entry.live for entry in self._register)
+
     # looking
 
     def of_turn(self, turn_id: str) -> list[Json]:
@@ -133,15 +164,17 @@ class Approvals:
             raise ChoiceUnknown()
         if entry.state is State.WAITING:
             raise ApprovalWaiting()
-        gives = "denied" if choice == "deny" else "allowed"
+        gives = "denied" if choice in ("deny", "cancel") else "allowed"
 
         async def send(asker: Asker) -> str:
-            return gives if await self._decide(entry.turn_id or "", asker, choice) else "expired"
+            return gives if await self._decide(entry.turn_id, asker, choice) else "expired"
 
         return await self._send(entry, device_id, choice, send)
 
-    async def _decide(self, turn_id: str, asker: Asker, choice: str) -> int:
+    async def _decide(self, turn_id: str | None, asker: Asker, choice: str) -> int:
         """What was surely not taken has no echo."""
+        if turn_id is None:
+            return await asker.decide(choice)
         self._echoes[turn_id] += 1
         try:
             resolved = await asker.decide(choice)

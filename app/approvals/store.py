@@ -41,6 +41,7 @@ _UNSETTLED = text(
     "WHERE state <> 'closed' OR blocks_until > :now ORDER BY rowid"
 )
 _OUTCOME = text("SELECT outcome FROM approvals WHERE approval_id = :id AND kind = :kind AND state = 'closed'")
+_KNOWN = text("SELECT 1 FROM approvals WHERE lane = :lane AND ref = :ref LIMIT 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,10 @@ def outcome_of(tx: Tx, id: str, kind: str) -> str | None:
     """None: there is no such ask, or it has none yet."""
     row = tx.one(_OUTCOME, {"id": id, "kind": kind})
     return None if row is None else str(row[0])
+
+
+def is_known(tx: Tx, lane: str, ref: str) -> bool:
+    return tx.one(_KNOWN, {"lane": lane, "ref": ref}) is not None
 
 
 def _stored(row: AnyRow) -> Stored:

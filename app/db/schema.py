@@ -169,6 +169,61 @@ turns = Table(
 )  # fmt: skip
 Index("turns_by_state", turns.c.state)
 
+threads = Table(
+    "threads", metadata,
+    Column("chat_id", Text, primary_key=True), Column("thread_id", Text, primary_key=True),  # "" = the chat itself
+    Column("last_row", Integer, nullable=False),  # of its newest message; 0 = none yet
+    Column("created_at", Float, nullable=False),
+    sqlite_with_rowid=False,
+)  # fmt: skip
+Index("threads_by_news", threads.c.last_row)
+
+thread_messages = Table(
+    "thread_messages", metadata,
+    Column("row", Integer, primary_key=True),  # the order of a thread, and its cursor
+    Column("message_id", Text, nullable=False, unique=True),
+    Column("chat_id", Text, nullable=False), Column("thread_id", Text, nullable=False),
+    Column("source", Text, nullable=False),  # device, or as the frame has it
+    Column("payload", LargeBinary, nullable=False),  # JSON: of `message`, whole
+    Column("created_at", Float, nullable=False),
+    sqlite_autoincrement=True,  # a cursor never meets a number twice
+)  # fmt: skip
+Index("thread_messages_of", thread_messages.c.chat_id, thread_messages.c.thread_id, thread_messages.c.row)
+Index("thread_messages_by_age", thread_messages.c.created_at)
+
+thread_reads = Table(
+    "thread_reads", metadata,
+    _device(primary_key=True), Column("chat_id", Text, primary_key=True), Column("thread_id", Text, primary_key=True),
+    Column("row", Integer, nullable=False),  # of the last message that was read there
+)  # fmt: skip
+
+drafts = Table(
+    "drafts", metadata,
+    Column("message_id", Text, primary_key=True),
+    Column("payload", LargeBinary, nullable=False),  # JSON: of `message.update`, at the last checkpoint
+    Column("updated_at", Float, nullable=False),
+)  # fmt: skip
+
+inbound = Table(
+    "inbound", metadata,
+    Column("row", Integer, primary_key=True), Column("inbound_id", Text, nullable=False, unique=True),
+    Column("chat_id", Text, nullable=False), Column("thread_id", Text, nullable=False),
+    Column("state", Text, nullable=False),  # queued, taken; answering: it is tried as the answer to a question
+    Column("passes", Integer, nullable=False),  # 1: a command that must not wait for what it is about
+    Column("payload", Text, nullable=False),  # JSON: {text, reply_to?, media?}; answering: with ask and by
+    Column("created_at", Float, nullable=False),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+Index("inbound_of", inbound.c.chat_id, inbound.c.thread_id, inbound.c.row)
+
+link_spools = Table(
+    "link_spools", metadata,
+    Column("spool", Text, primary_key=True), Column("received", Integer, nullable=False),
+    Column("refused", Text, nullable=False),  # JSON: recent refusals {n, code, message}
+    Column("hello", Text, nullable=False),  # JSON: what the plugin said of itself last
+    Column("seen_at", Float, nullable=False),
+)  # fmt: skip
+
 once = Table(
     "once", metadata,
     Column("principal", Text, primary_key=True), Column("type", Text, primary_key=True),

@@ -107,6 +107,22 @@ class Messages:
         deliveries = [{"device_id": device, "seq": seq} for device, seq in numbers.items()]
         return {"message_id": id, "deliveries": deliveries} | ({"refused": refused} if refused else {})
 
+    def keep(self, tx: Tx, draft: Draft, *, sender: str, now: float, frame_id: str | None = None) -> None:
+        """Part of the caller's work, which stores the message elsewhere too: so devices that take none, or whose
+        mailbox is full, are left out. `frame_id`: of a further version of a message that was kept before.
+        """
+        said = draft.payload(now)
+        body, whole = encode(said)
+        try:
+            devices, _ = self._audience(tx, draft, sender)
+        except (NobodyListens, DeviceUnknown, MailboxFull):
+            devices = []
+        numbers = store.append(
+            tx, devices, id=frame_id or said["message_id"], channel="messages", type="message", kind=draft.kind,
+            body=body, whole=whole, now=now, wakes=draft.wake, sender=sender,
+        )  # fmt: skip
+        tx.after_commit(lambda: self._hub.ring(numbers))
+
     def _audience(self, tx: Tx, draft: Draft, sender: str) -> tuple[list[str], list[str]]:
         """(devices, those whose mailbox is full): one device, or all that take messages but the sender."""
         if draft.device_id is None:

@@ -1,4 +1,5 @@
-"""What the owner answers to messages: stored before it is acknowledged, and fetched by a tool on the host.
+"""What the owner answers to messages: stored before it is acknowledged, for the gateway where it is connected, and else
+fetched by a tool on the host.
 
 A reply is handed to one caller at a time and deleted once that caller's answer has been written. A crash between the
 two hands it out again under the same `message_id`: twice is better than never.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -29,7 +30,19 @@ PAGE = 200
 MAX_META_TEXT = 512  # characters; metadata is for small marks, and older tools take no more
 
 
+class Agent(Protocol):
+    """Who takes replies at once, while it is there."""
+
+    @property
+    def is_up(self) -> bool: ...
+    def reply(self, tx: Tx, device_id: str, said: ProactiveReply, now: float) -> None: ...
+
+
 class Replies:
+    """`agent` is set by the composition root."""
+
+    agent: Agent | None = None
+
     def __init__(self, db: Database, clock: Clock, quota: Quota) -> None:
         self._db, self._clock, self._quota = db, clock, quota
         self._out: set[int] = set()  # handed to a caller whose answer is being written
@@ -53,13 +66,19 @@ class Replies:
         named = said.model_dump(include={"text", "chat_id", "reply_to", "message_id", "client_msg_id"})
         claim = Claim(device_id, "proactive.reply", key_of("proactive.reply", named, frame_id), named)
 
+        agent = self.agent if self.agent is not None and self.agent.is_up else None
+
         def work(tx: Tx) -> dict[str, Any]:
             def keep() -> dict[str, Any]:
+                answer = {"client_msg_id": claim.key, "status": "received", "ts": int(now * 1000)}
+                if agent is not None:
+                    agent.reply(tx, device_id, said, now)
+                    return answer
                 if store.count(tx) >= MAX_WAITING:
                     raise RepliesFull()
                 store.insert(tx, device_id, body, now)
                 tx.after_commit(self._ring)
-                return {"client_msg_id": claim.key, "status": "received", "ts": int(now * 1000)}
+                return answer
 
             return once.settled(tx, claim, now, keep)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from app.clock import Clock
 from app.db import Database
@@ -18,8 +19,12 @@ EVERY_S = 600.0
 
 
 class Sweep:
-    def __init__(self, db: Database, clock: Clock, rules: Retention) -> None:
-        self._db, self._clock, self._rules = db, clock, rules
+    """`also` takes out what other rooms have that is older than the time it is given."""
+
+    def __init__(
+        self, db: Database, clock: Clock, rules: Retention, also: Sequence[Callable[[float], Awaitable[None]]] = ()
+    ) -> None:
+        self._db, self._clock, self._rules, self._also = db, clock, rules, also
 
     async def forever(self) -> None:
         while True:
@@ -37,3 +42,5 @@ class Sweep:
         while await self._db.write(lambda tx: retention.sweep(tx, now)):
             pass
         await self._db.write(lambda tx: store.purge(tx, now - self._rules.max_age_s))
+        for sweep in self._also:
+            await sweep(now - self._rules.max_age_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pydantic import ValidationError
@@ -39,9 +39,9 @@ _DRAIN = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
 class Gateway:
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Hub, acks: Acks, sessions: Sessions,
-        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, attach: Callable[[Peer], None],
+        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, attach: Sequence[Callable[[Peer], None]],
     ) -> None:  # fmt: skip
-        """`attach` is called for each link once it has everything that was kept for it."""
+        """All of `attach` are called for each link once it has everything that was kept for it."""
         self.clock, self.tasks, self.limits = clock, tasks, limits
         self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
         self._rooms = Rooms(db, clock, acks, tasks)
@@ -104,11 +104,11 @@ class Gateway:
         if self.draining:
             link.send(_DRAIN)
         if admission.start is None:
-            self._attach(link)
+            self._caught_up(link)
             return None
         return Pump(
             admission.place, admission.start, self._rooms, link.outbound, Acknowledging(),
-            caught_up=lambda: self._attach(link), shows=lambda: self._may_read(link),
+            caught_up=lambda: self._caught_up(link), shows=lambda: self._may_read(link),
         )  # fmt: skip
 
     async def subscribe(self, link: Connection, before: Pump | None) -> Pump:
@@ -135,6 +135,10 @@ class Gateway:
             Place(device_id), start, self._rooms, link.outbound, voice,
             caught_up=lambda: None, shows=lambda: self._may_read(link),
         )  # fmt: skip
+
+    def _caught_up(self, link: Connection) -> None:
+        for attach in self._attach:
+            attach(link)
 
     def _may_read(self, link: Connection) -> bool:
         """All kinds that are kept are of conversations."""

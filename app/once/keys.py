@@ -20,6 +20,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "chat.sessions.rename": (),
     "chat.stop": (),
     "message": ("idempotency_key", "message_id"),  # POST /messages; the first is its header
+    "message.send": ("client_msg_id",),
     "question.answer": (),
     "proactive.reply": ("client_msg_id", "message_id"),
 }
