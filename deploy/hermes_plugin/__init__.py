@@ -18,6 +18,7 @@ def register(ctx: Any) -> None:
     """Called by Hermes. A field that this Hermes does not know would be an error, so it is left out."""
     from gateway.platform_registry import PlatformEntry
 
+    from .config import parse_target
     from .standalone import send_standalone
 
     known = {field.name for field in dataclasses.fields(PlatformEntry)}
@@ -70,15 +71,3 @@ def from_environment() -> dict[str, Any] | None:
     # Cron takes a platform without this variable for one that has no home.
     os.environ.setdefault(HOME_ENV, chat_id)
     return {"home_channel": {"chat_id": chat_id, "name": "Home"}}
-
-
-def parse_target(reference: str) -> tuple[str, str | None] | None:
-    """`chat` or `chat:thread`, as in `hermes send --to talaria:home:plans`. A device's own chat has a colon itself."""
-    reference = reference.strip()
-    if not reference:
-        return None
-    head, _, rest = reference.partition(":")
-    if head == "device" and rest:
-        device, _, thread_id = rest.partition(":")
-        return f"device:{device}", thread_id or None
-    return head, rest or None

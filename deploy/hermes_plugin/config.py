@@ -62,6 +62,18 @@ def origin(url: str) -> str:
     return f"{scheme}://{parts.netloc}{path}"
 
 
+def parse_target(reference: str) -> tuple[str, str | None] | None:
+    """`chat` or `chat:thread`, as in `hermes send --to talaria:home:plans`. A device's own chat has a colon itself."""
+    reference = reference.strip()
+    if not reference:
+        return None
+    head, _, rest = reference.partition(":")
+    if head == "device" and rest:
+        device, _, thread_id = rest.partition(":")
+        return f"device:{device}", thread_id or None
+    return head, rest or None
+
+
 def hermes_home() -> Path:
     """The state directory of the Hermes that runs here."""
     try:

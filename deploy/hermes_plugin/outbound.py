@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from .config import parse_target
 from .files import FileRefused, Files, drop
 from .link import SPOOLED, Frame, Verdict
 from .spool import Spool, SpoolFull
@@ -69,7 +70,7 @@ class Outbound:
         source: str | None = None,
     ) -> tuple[str, Verdict]:  # fmt: skip
         marks = metadata or {}
-        thread_id = thread_of(metadata)
+        chat_id, thread_id = target(chat_id, metadata)
         local_id = new_id()
         is_bubble = reply_to is None
         reply_to = None if isinstance(reply_to, Unset) else reply_to
@@ -97,18 +98,19 @@ class Outbound:
                 self._bubbles.put(local_id, (thread_id, text))
                 self._progress(chat_id, thread_id, local_id, text)
             return local_id, SPOOLED
-        stream = self._streams.get(local_id) or Stream(chat_id, thread_of(metadata), None)
+        stream = self._streams.get(local_id) or Stream(*target(chat_id, metadata), None)
         if finalize:
             return await self._final(chat_id, stream.thread_id, local_id, text, stream.reply_to, source="reply")
         self._update(stream, local_id, text)
         return local_id, SPOOLED
 
     async def status(self, chat_id: str, key: str, text: str, metadata: Metadata = None) -> str:
-        """A passing line about the turn; the same key revises it. Hermes says again by `send` what has to stay."""
+        """A passing line about the turn, as words (which 💬 marks in a bubble): Hermes says again by `send` what has to
+        stay. The same key revises it."""
         name = f"{chat_id} {key}"
         local_id = self._statuses.get(name) or new_id()
         self._statuses.put(name, local_id)
-        self._progress(chat_id, thread_of(metadata), local_id, text)
+        self._progress(chat_id, thread_of(metadata), local_id, f"💬 {text}")
         return local_id
 
     async def file(
@@ -117,15 +119,16 @@ class Outbound:
     ) -> tuple[str, Verdict]:  # fmt: skip
         """A message with the file; if it may not be sent, one that says so, and the refusal."""
         marks, text, local_id = metadata or {}, caption or "", new_id()
+        chat_id, thread_id = target(chat_id, metadata)
         try:
             waiting = await self._spool.do(Spool.files_bytes)
             copy = await asyncio.to_thread(self._files.copy, path, waiting)
         except FileRefused as exc:
             refusal = f"{text}\n\n⚠️ {exc}".strip()
-            await self._final(chat_id, thread_of(metadata), local_id, refusal, source=source or source_of(marks))
+            await self._final(chat_id, thread_id, local_id, refusal, source=source or source_of(marks))
             return local_id, Verdict(ok=False, code="file_refused", message=str(exc))
         found = await self._final(
-            chat_id, thread_of(metadata), local_id, text, reply_to, source=source or source_of(marks),
+            chat_id, thread_id, local_id, text, reply_to, source=source or source_of(marks),
             job=job_of(marks, text), file=copy,
         )  # fmt: skip
         if not found[1].ok:
@@ -228,6 +231,12 @@ def thread(thread_id: str | None) -> Frame:
 def thread_of(metadata: Metadata) -> str | None:
     value = (metadata or {}).get("thread_id")
     return str(value) if value else None
+
+
+def target(chat_id: str, metadata: Metadata) -> tuple[str, str | None]:
+    """0.19 takes `talaria:home:plans` of a cron job for a chat named `home:plans`."""
+    found = None if thread_of(metadata) else parse_target(chat_id)
+    return found or (chat_id, thread_of(metadata))
 
 
 def source_of(marks: Mapping[str, Any]) -> str:

@@ -63,13 +63,17 @@ async def test_a_streamed_answer_is_versions_and_one_message(relay: ScriptedRela
             {"type": "progress", "text": "💻 terminal\n```\necho hi\n```"},
         ),
         (
+            {"chat_id": "home:plans", "content": "x", "metadata": {"job_id": "ab"}},
+            {"type": "message", "chat_id": "home", "thread_id": "plans"},
+        ),
+        (
             {"content": "x", "reply_to": "u1", "metadata": {"notify": True, "thread_id": "plans"}},
             {"type": "message", "text": "x", "thread_id": "plans"},
         ),
     ],
 )
 async def test_what_a_send_is(relay: ScriptedRelay, adapter: Any, call: dict[str, Any], heard: dict[str, Any]) -> None:
-    await adapter.send(chat_id="home", **call)
+    await adapter.send(**{"chat_id": "home"} | call)
     await relay.heard(heard["type"], **heard)
 
 
@@ -141,9 +145,9 @@ async def test_typing_is_said_once_each(relay: ScriptedRelay, adapter: Any) -> N
 
 async def test_a_status_is_revised_in_place(relay: ScriptedRelay, adapter: Any) -> None:
     first = await adapter.send_or_update_status("home", "lifecycle", "retrying", metadata=None)
-    await relay.heard("progress", text="retrying")
+    await relay.heard("progress", text="💬 retrying")
     second = await adapter.send_or_update_status("home", "lifecycle", "failed", metadata=None)
-    await relay.heard("progress", text="failed", local_id=first.message_id)
+    await relay.heard("progress", text="💬 failed", local_id=first.message_id)
     assert second.message_id == first.message_id
 
 

@@ -108,7 +108,7 @@ def test_registration_names_only_what_the_version_knows(
     ],
 )
 def test_a_target_names_chat_and_thread(reference: str, chat: tuple[str, str | None] | None) -> None:
-    assert importlib.import_module("deploy.hermes_plugin").parse_target(reference) == chat
+    assert importlib.import_module("deploy.hermes_plugin.config").parse_target(reference) == chat
 
 
 @pytest.mark.hermes
