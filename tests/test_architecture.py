@@ -53,6 +53,7 @@ VENDORS = {
     "qrcode": "pairing/qr",
     "redis": "delivery/redis_fanout",
     "rich": "cli/*",
+    "ruamel": "cli/hermes_files",
     "sqlalchemy": "db/* outbox/* */store",
     "starlette": "main api/* mcp/* web/* demo/*",
     "structlog": "logs/*",

@@ -19,6 +19,9 @@ print(app.__file__)
 print(migrations_dir() / "env.py")
 print(*(migrations_dir() / "versions").glob("*.py"), sep="\\n")
 print(static_dir() / "index.html")
+from app.cli.hermes_home import plugin_files
+print(plugin_files() / "plugin.yaml")
+print(plugin_files() / "adapter.py")
 """
 
 
@@ -41,9 +44,9 @@ def test_the_command_runs_elsewhere(installed: Path, tmp_path: Path) -> None:
     assert "serve" in _run(tmp_path, installed / "talaria", "--help")
 
 
-def test_migrations_and_the_page_are_inside(installed: Path, tmp_path: Path) -> None:
+def test_migrations_the_page_and_the_plugin_are_inside(installed: Path, tmp_path: Path) -> None:
     files = [Path(line) for line in _run(tmp_path, installed / "python", "-c", ASK_WHERE_THINGS_ARE).split()]
-    assert len(files) >= 4
+    assert len(files) >= 6
     for file in files:
         assert file.is_file()
         assert file.is_relative_to(installed.parent), "found outside the installed wheel"

@@ -50,7 +50,7 @@ class RelayClient:
     def of_settings(cls) -> Self:
         """Raises Misconfigured, CommandFailed."""
         server = load_settings().server
-        return cls(server.data_dir, _own_url(server))
+        return cls(server.data_dir, own_url(server))
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +105,7 @@ def _said(answer: httpx.Response) -> str:
     return str(error.get("message", error) if isinstance(error, dict) else error)
 
 
-def _own_url(server: ServerSettings) -> str:
+def own_url(server: ServerSettings) -> str:
     if server.port == 0:
         raise Misconfigured("TALARIA_PORT is 0: set it to the port that the relay printed")
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104

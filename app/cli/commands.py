@@ -10,6 +10,7 @@ from app import __version__
 from app.cli.config import config
 from app.cli.demo import demo
 from app.cli.devices import devices
+from app.cli.hermes_plugin import hermes_plugin
 from app.cli.pair import pair
 from app.cli.push import push
 from app.cli.send import send
@@ -47,5 +48,6 @@ app.command()(pair)
 app.add_typer(devices, name="devices")
 app.command()(send)
 app.add_typer(push, name="push")
+app.add_typer(hermes_plugin, name="hermes-plugin")
 app.command()(config)
 app.command()(token)

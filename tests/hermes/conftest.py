@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Talaria
 from tests.hermes import matrix
+from tests.hermes.gateway_lab import GatewayLab, Owner, start
 from tests.hermes.hermes_lab import Lab, run_lab
 from tests.hermes.ways import running_over
 from tests.relay import RunningRelay
@@ -27,6 +30,28 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield Lab.start(root)
     finally:
         run_lab("stop", root=root)
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayLab]:
+    """A Hermes whose messaging gateway is linked to a relay, both of this module alone."""
+    given = os.environ.get("HERMES_LAB_ROOT")
+    shared = Path(given) if given else requires("hermes")
+    run_lab("install", root=shared)
+    root = tmp_path_factory.mktemp("gateway")
+    (root / "venv").symlink_to(shared / "venv")
+    command = Talaria(tmp_path_factory.mktemp("relay"), {"HERMES_API_URL": "", "HERMES_DASHBOARD_URL": "", "PORT": "0"})
+    with ExitStack() as stack:
+        stack.callback(run_lab, "stop", root=root)
+        yield start(root, stack.enter_context, command)
+
+
+@pytest.fixture
+async def owner(gateway: GatewayLab) -> AsyncIterator[Owner]:
+    """With a phone, while the gateway is linked."""
+    await gateway.linked()
+    async with gateway.phone() as owner:
+        yield owner
 
 
 @pytest.fixture

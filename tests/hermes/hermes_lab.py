@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -45,8 +46,8 @@ class Lab:
     password: str
 
     @classmethod
-    def start(cls, root: Path) -> Self:
-        state = json.loads(run_lab("start", *OPTIONS, root=root))
+    def start(cls, root: Path, options: Sequence[str] = OPTIONS) -> Self:
+        state = json.loads(run_lab("start", *options, root=root))
         urls = state["urls"]
         return cls(
             root, urls["api"], state["api_key"], urls["dashboard"], state["dashboard_token"], urls["gated"],

@@ -1,0 +1,136 @@
+"""The two files of a Hermes home that name the plugin: what is added to their text and what is taken out of it again.
+
+Pure: text in, text out. Comments, order, quotes and everything else in the file stay.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from app.cli.client import CommandFailed
+
+PLUGIN = "talaria"
+MARK = "# Talaria: written by `talaria hermes-plugin install`, removed by `talaria hermes-plugin uninstall`"
+NAMES = ("TALARIA_LINK_URL", "TALARIA_LINK_TOKEN", "TALARIA_HOME_CHANNEL")
+BLOCK = f"plugins:\n  enabled:\n    - {PLUGIN}\n"
+_SEQUENCE = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\n( *)- ", re.MULTILINE)
+_OURS = re.compile(rf"^(?:export )?(?:{'|'.join(NAMES)})=")
+
+
+def config_with(text: str) -> str:
+    """`plugins.enabled` names the plugin. Raises CommandFailed where the file is no configuration."""
+    config = _parsed(text)
+    plugins = config.get("plugins") or {}
+    if not isinstance(plugins, dict):
+        raise CommandFailed("plugins in config.yaml is not a mapping; mend it and try again")
+    enabled = plugins.get("enabled") or []
+    if not isinstance(enabled, list):
+        raise CommandFailed("plugins.enabled in config.yaml is not a list; mend it and try again")
+    if PLUGIN in enabled:
+        return text
+    if "plugins" not in config and not text.lstrip().startswith("{") and not _is_json(text):
+        end = "" if not text or text.endswith("\n") else "\n"
+        return _checked(config | {"plugins": {"enabled": [PLUGIN]}}, text + end + BLOCK)
+    enabled.append(PLUGIN)
+    plugins["enabled"] = enabled
+    config["plugins"] = plugins
+    return _dumped(config, text)
+
+
+def config_without(text: str, before: str) -> str:
+    """`plugins.enabled` does not name it; what is empty now and was not in `before` goes too. Raises CommandFailed."""
+    config, old = _parsed(text), _parsed(before)
+    plugins = config.get("plugins")
+    enabled = plugins.get("enabled") if isinstance(plugins, dict) else None
+    if not isinstance(plugins, dict) or not isinstance(enabled, list) or PLUGIN not in enabled:
+        return text
+    if text.endswith(BLOCK) and "plugins" not in old:
+        return text.removesuffix(BLOCK)
+    enabled.remove(PLUGIN)
+    if not enabled and "enabled" not in (old.get("plugins") or {}):
+        del plugins["enabled"]
+    if not plugins and "plugins" not in old:
+        del config["plugins"]
+    return _dumped(config, text)
+
+
+def env_with(text: str, values: Mapping[str, str]) -> str:
+    """Our block at the end, where it goes before what somebody wrote above it."""
+    text = env_without(text)
+    gap = "" if not text or text.endswith("\n") else "\n"
+    lines = [MARK, *(f"{name}={values[name]}" for name in NAMES if name in values)]
+    return text + gap + "\n".join(lines) + "\n"
+
+
+def env_without(text: str) -> str:
+    """Without our lines. What has these names without our mark above it was not ours."""
+    if MARK not in text:
+        return text
+    return "".join(line for line in text.splitlines(True) if line.rstrip("\n") != MARK and not _OURS.match(line))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        found = _yaml(text).load(text)
+    except YAMLError as exc:
+        where = getattr(exc, "problem_mark", None)
+        at = f" in line {where.line + 1}" if where is not None else ""
+        raise CommandFailed(f"config.yaml cannot be read: it is no valid YAML{at}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise CommandFailed("config.yaml holds no settings: it is a list or a single value")
+    return found
+
+
+def _dumped(config: dict[str, Any], text: str) -> str:
+    if _is_json(text):
+        comments = text[: text.index("{")]
+        return _checked(config, comments + json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    out = io.StringIO()
+    _yaml(text).dump(config, out)
+    return _checked(config, out.getvalue())
+
+
+def _checked(wanted: dict[str, Any], text: str) -> str:
+    """The text, if it says what it is meant to. Raises CommandFailed."""
+    try:
+        found = YAML(typ="safe", pure=True).load(text) or {}
+    except YAMLError:
+        found = None
+    if _plain(found) != _plain(wanted):
+        raise CommandFailed(
+            f"config.yaml is written in a way that this command would damage. Add {PLUGIN} to plugins.enabled by hand,"
+            " and run the command again"
+        )
+    return text
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))
+
+
+def _is_json(text: str) -> bool:
+    body = "".join(line for line in text.splitlines(True) if not line.lstrip().startswith("#"))
+    try:
+        return isinstance(json.loads(body), dict)
+    except ValueError:
+        return False
+
+
+def _yaml(text: str) -> YAML:
+    """Reads and writes in the file's own style."""
+    yaml = YAML(pure=True)
+    yaml.preserve_quotes = True
+    yaml.width = 1_000_000
+    first = _SEQUENCE.search(text)
+    if first is not None and len(first[2]) > len(first[1]):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml

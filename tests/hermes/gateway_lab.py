@@ -1,0 +1,135 @@
+"""A real Hermes whose messaging gateway is linked to a relay of its own, installed as an owner does it. Both are
+processes, so that they can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cli.conftest import Running, Talaria
+from tests.hermes.hermes_lab import Lab, run_lab
+from tests.phone import Frame, Phone, authenticate, open_socket
+
+LISTENS = "Talaria 0.1.0 listens on "
+APPROVAL_S = 30
+OPTIONS = [
+    "--warm", "--llm-port", "0", "--api-port", "0", "--no-dashboard", "--no-gated", "--no-titles",
+    "--set", f"approvals.timeout={APPROVAL_S}", "--set", 'onboarding.profile_build="off"',
+]  # fmt: skip
+CURSOR = "▉"
+
+
+@dataclass
+class GatewayLab:
+    """`out` is the folder that files may be sent from."""
+
+    lab: Lab
+    command: Talaria
+    out: Path
+    relay: Running | None = None
+
+    @property
+    def home(self) -> Path:
+        return self.lab.root / "home"
+
+    def begin_relay(self, entered: Any) -> None:
+        """`entered` is what owns the process; the port stays the same over restarts."""
+        self.relay = entered(self.command.started("serve"))
+        self.command.url = self.relay.until(LISTENS)
+        self.command.settings["PORT"] = self.command.url.rpartition(":")[2]
+
+    def kill_relay(self) -> None:
+        assert self.relay is not None
+        self.relay.process.kill()
+        self.relay.process.wait()
+
+    def hermes(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The owner's own `hermes`."""
+        environ = {"HERMES_HOME": str(self.home), "HOME": str(self.lab.root / "user"), "PATH": os.environ["PATH"]}
+        program = self.lab.root / "venv" / "bin" / "hermes"
+        return subprocess.run(
+            [program, *arguments], env=environ, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    async def job(self, name: str, deliver: str, prompt: str) -> None:
+        """A cron job that is due now."""
+        async with httpx.AsyncClient(
+            base_url=self.lab.url, headers={"Authorization": f"Bearer {self.lab.key}"}, timeout=30, trust_env=False
+        ) as http:
+            body = {"name": name, "schedule": "every 1h", "prompt": prompt, "deliver": deliver}
+            made = await http.post("/api/jobs", json=body)
+            assert made.status_code == 200, made.text
+            run = await http.post(f"/api/jobs/{made.json()['job']['id']}/run")
+            assert run.status_code == 200, run.text
+
+    @asynccontextmanager
+    async def phone(self, **fields: Any) -> AsyncIterator[Owner]:
+        """A device that is up to date: newly paired, unless the fields bring its token."""
+        if "session_token" not in fields:
+            fields["pairing_code"] = await asyncio.to_thread(self._code)
+        async with open_socket(self.command.url) as phone:
+            await authenticate(phone, **fields)
+            await phone.until("synced")
+            yield Owner(phone)
+
+    def _code(self) -> str:
+        headers = {"Authorization": f"Bearer {(self.command.data / 'operator-token').read_text().strip()}"}
+        answer = httpx.post(f"{self.command.url}/pairing/mint", json={}, headers=headers, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["code"])
+
+    async def linked(self) -> None:
+        """Until the relay has the gateway's hello."""
+        async with asyncio.timeout(60):
+            async with self.phone() as owner:
+                token, auth = owner.phone.token, owner.phone.auth
+            while auth["upstream"]["gateway"]["state"] != "up":
+                await asyncio.sleep(0.2)  # the state is told at auth only
+                async with self.phone(session_token=token) as owner:
+                    auth = owner.phone.auth
+
+
+@dataclass
+class Owner:
+    """Somebody with a phone who talks in the home chat."""
+
+    phone: Phone
+
+    async def says(self, text: str, **fields: Any) -> str:
+        """Returns the message's id."""
+        said = await self.phone.ask("messages", "message.send", text=text, **fields)
+        assert said.type == "message.accepted", said
+        return str(said.payload["message_id"])
+
+    async def hears(self, match: Callable[[Frame], bool] | str = "", within: float = 40) -> Frame:
+        """Up to the kept message that matches, or contains this text."""
+        fits = match if callable(match) else lambda frame: str(match) in frame.payload["text"]
+        return await self.until("message", lambda frame: frame.seq is not None and fits(frame), within)
+
+    async def until(self, type_: str, match: Callable[[Frame], bool] = lambda frame: True, within: float = 40) -> Frame:
+        async with asyncio.timeout(within):
+            while True:
+                try:
+                    return await self.phone.until(type_, match)
+                except TimeoutError:  # silence of one frame's wait: the limit is ours
+                    continue
+
+
+def start(root: Path, entered: Any, talaria: Talaria) -> GatewayLab:
+    """`entered` keeps the relay's process until the end of the caller."""
+    out = root / "out"
+    out.mkdir()
+    lab = Lab.start(root, [*OPTIONS, "--env", f"TALARIA_MEDIA_ROOTS={out}"])
+    found = GatewayLab(lab, talaria, out)
+    found.begin_relay(entered)
+    talaria.run("hermes-plugin", "install", "--hermes-home", str(found.home))
+    run_lab("restart", "gateway", root=root)
+    return found
