@@ -10,7 +10,7 @@ from typing import Any
 
 from app.errors import RelayError
 from app.hermes.dashboard.dashboard import HearOut, Listen
-from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamUnreachable
+from app.hermes.errors import StreamBroken, UpstreamBusy, UpstreamError, UpstreamInvalid, UpstreamUnreachable
 from app.hermes.upstream import Event, Upstream
 from app.turns import store
 from app.turns.asking import Asking
@@ -25,6 +25,7 @@ from app.wire.sse import EventTooLong
 log = logging.getLogger("talaria.turns")
 
 CHECKPOINT_S = 2.0
+BUSY_S = (1.0, 2.0, 4.0)  # pauses before a Hermes that is full is asked again
 WAITING_S = 10.0  # from the submit, without a word of an answer
 
 
@@ -102,10 +103,20 @@ class Course:
             turn.bond = bond
             if session is not None:
                 self._announce(session)
-            await self._listen(bond)
+            await self._listen_in_time(bond)
         finally:
             notice.cancel()
         return True
+
+    async def _listen_in_time(self, bond: Bond) -> None:
+        """A Hermes that is full has not got the message: it is asked again, a few times."""
+        for pause in BUSY_S:
+            try:
+                return await self._listen(bond)
+            except UpstreamBusy as exc:
+                log.info("hermes is busy", extra={"turn": self._turn.turn_id, "reason": exc.message})
+                await self._rooms.sleep(max(pause, exc.retry_after or 0))
+        return await self._listen(bond)
 
     async def _prepare(self) -> tuple[Bond, dict[str, Any] | None]:
         """A session and a lease. An upstream that is lost in between has got nothing: then the next best is taken."""

@@ -92,6 +92,8 @@ def end_payload(turn_id: str, state: TurnState, now: float) -> dict[str, Any]:
         payload["usage"] = state.usage
     if state.error is not None:
         payload["error"] = state.error
+    if state.room < 0:
+        payload["truncated"] = True
     while (excess := len(orjson.dumps(payload)) - MAX_KEPT) > 0:
         payload["truncated"] = True
         field = "reasoning" if payload.get("reasoning") else "text"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from app.errors import RelayError
-from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid
+from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable
 from app.hermes.lease import session_of
 from app.hermes.upstream import Followed, Hearer
 from app.turns import store
@@ -19,12 +19,15 @@ from app.wire.sse import EventTooLong
 log = logging.getLogger("talaria.turns")
 
 NO_NEWS_S = 30 * 60.0  # without a new row: then nothing will come any more
+AWAY_S = 120.0  # an upstream that is gone for so long, while the history can be read, has lost its turn
 UNSEEN_S = 120.0  # without our own row, where Hermes never answered the submit
 
 
 class Settlement:
     def __init__(self, turn: Turn, rooms: Rooms, hearer: Hearer) -> None:
         self._turn, self._rooms, self._hearer = turn, rooms, hearer
+        self._away_since: float | None = None  # while the upstream cannot be reached at all
+        self._said_away = False
 
     async def reach(self) -> None:
         """Return when the turn has an end."""
@@ -44,6 +47,8 @@ class Settlement:
                 last_row, news_at = verdict.last_row, now
             if followed is Followed.RUNNING:
                 news_at = now
+            if self._away_since is not None and now - self._away_since >= AWAY_S:
+                followed = Followed.GONE
             if verdict is not None and self._decide(verdict, followed, patient=now - began < UNSEEN_S):
                 return None
             if now - news_at >= NO_NEWS_S:
@@ -66,13 +71,23 @@ class Settlement:
     async def _follow(self) -> Followed | None:
         """None: it could not be asked."""
         turn, bond = self._turn, self._turn.bound
+        away_since, self._away_since = self._away_since, None
         try:
             return await bond.upstream.follow(bond.lease, turn.order, self._hearer)
         except (StreamBroken, UpstreamInvalid, EventTooLong) as exc:
             log.warning("a stream broke off again", extra={"turn": turn.turn_id, "code": exc.code})
         except UpstreamError as exc:
             log.info("a turn cannot be followed", extra={"turn": turn.turn_id, "code": exc.code})
+            if isinstance(exc, UpstreamUnreachable) and not isinstance(exc, UpstreamTimeout):
+                self._away_since = self._rooms.clock.monotonic() if away_since is None else away_since
+            self._say_away(exc)
         return None
+
+    def _say_away(self, exc: UpstreamError) -> None:
+        if not self._said_away:
+            self._said_away = True
+            said = {"code": exc.code, "message": exc.message}
+            self._turn.publish([self._turn.state.emit("run.waiting", said)])
 
     async def _look(self) -> Verdict | None:
         """What the rows say now. None: they cannot be read."""

@@ -123,6 +123,7 @@ async def test_it_stands_behind_the_tool_that_asked_although_that_is_known_late(
     asked = approval("a1", "ls")
     paired.relay.hello |= {"approvals": [asked], "turns": [{"turn_id": "t", "session_id": "s", "n": 1}]}
     await paired.page.reload()
+    await expect(paired.page.locator(".status")).to_contain_text("Connected")
     for text in ("", "I look."):
         state = {"text": text, "reasoning": "", "tools": [], "approvals": [asked], "gap": True}
         await paired.relay.say("turn.snapshot", {"turn_id": "t", "session_id": "s", "n": 1, "state": state})

@@ -308,6 +308,23 @@ async def test_a_dashboard_that_restarts_leaves_its_turn_interrupted(rooms: Room
     assert (end["finish"], end["text"]) == ("interrupted", "w1")
 
 
+async def test_a_dashboard_that_stays_away_has_lost_its_turn(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    stand_in.dashboard.token = "another"
+    rooms.pauses.gate.clear()
+    stand_in.dashboard.hang_up()
+    await rooms.pauses.sleeping.wait()
+    rooms.pauses.gate.set()
+    waiting = await phone.event("run.waiting")
+    assert waiting["payload"]["payload"]["code"] == "upstream_unreachable"
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("interrupted", "w1")
+    assert 120 <= sum(rooms.pauses.slept) < 140
+
+
 async def test_another_client_takes_the_events_and_the_end_is_found(rooms: Rooms, stand_in: StandIn) -> None:
     stand_in.agent.gate.clear()
     phone = rooms.phone()

@@ -264,3 +264,11 @@ async def test_a_turn_of_which_nothing_is_heard_says_that_it_waits(
     waiting = await last.event("run.waiting")
     assert waiting["payload"]["payload"]["code"] == code
     rooms.agent.gate.set()
+
+
+async def test_a_hermes_that_is_full_is_asked_again(rooms: Rooms) -> None:
+    turn = await rooms.send(rooms.phone(), "http429")
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["error"]["code"]) == ("failed", "upstream_busy")
+    assert rooms.pauses.slept == [1, 2, 4]
+    assert len(rooms.agent.turns_started) == 4
