@@ -282,5 +282,6 @@ def _twin(tx: Tx, lane: Lane, said: Json, now: float) -> str | None:
     if last is None:
         return None
     id, source, before, when = last
-    is_twin = source == "notice" and before["text"] == said["text"] and now - when < TWIN_S
+    has_files = "media" in said or "media" in before  # one after the other they are equal in all but that
+    is_twin = source == "notice" and before["text"] == said["text"] and now - when < TWIN_S and not has_files
     return id if is_twin else None

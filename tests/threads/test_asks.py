@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sqlalchemy import text
+
 from tests import older
 from tests.link import Plugin, Spool, linked
 from tests.phone import Phone
@@ -137,6 +139,30 @@ async def test_an_answer_while_the_gateway_is_away_is_surely_not_sent(relay: Run
         await plugin.until("answer")
         await plugin.hang_up()  # it has it, or not
     assert (await phone.until("approval.resolved")).payload["outcome"] == "uncertain"
+
+
+async def test_a_relay_that_died_between_an_ask_and_its_number_asks_once(tmp_path: Path) -> None:
+    spool, forget = Spool(), text("UPDATE link_spools SET received = 0")
+    async with running(settings_for(tmp_path)) as relay:
+        phone = await relay.connect()
+        async with linked(relay.url, relay.relay.link.read(), spool) as plugin:
+            await ask(plugin, "a1")
+            copy = {"ask_id": "a1", "kind": "approval", "chat_id": "home", "text": "a copy", "timeout_s": 60}
+            for _ in range(2):
+                await relay.relay.db.write(lambda tx: tx.execute(forget))
+                await plugin.send("ask", n=1, **copy)
+                assert (await plugin.until("ok"))["n"] == 1
+        token = phone.token
+    async with running(settings_for(tmp_path)) as relay:
+        phone = await relay.connect(session_token=token)
+        async with linked(relay.url, relay.relay.link.read(), spool) as plugin:
+            await relay.relay.db.write(lambda tx: tx.execute(forget))
+            await plugin.send("ask", n=1, **copy)
+            await plugin.until("ok")
+        await phone.send("system", "sync", after=0)
+        await phone.until("synced")
+        asked = {frame.seq for frame in phone.frames if frame.type == "approval.request"}
+        assert len(asked) == len(phone.auth["approvals"]) == 1
 
 
 async def test_asks_outlive_the_relay_but_not_the_gateway(tmp_path: Path) -> None:

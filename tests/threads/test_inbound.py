@@ -68,9 +68,9 @@ async def test_what_was_not_taken_comes_again_and_what_was_does_not(relay: Runni
         await plugin.hang_up()
     async with linked(relay.url, token, spool) as plugin:
         await plugin.message("still at it", reply_to=id)
-        assert all(frame["type"] != "inbound" for frame in plugin.heard)
         await plugin.done({"inbound_id": id})
-        assert (await plugin.take())["inbound_id"] == after
+        await plugin.take()
+        assert [frame["inbound_id"] for frame in plugin.heard if frame["type"] == "inbound"] == [after]
 
 
 async def test_a_restarted_gateway_does_what_it_had_taken_by_itself(relay: RunningRelay, phone: Phone) -> None:
