@@ -52,8 +52,9 @@ class TalariaAdapter(BasePlatformAdapter):
         )  # fmt: skip
         self._out = Outbound(self._spool, self._link, self._files, self._link_config.home)
         self._in = Inbound(
-            self._spool, self._link, self._files, give=self._give, queued=self._is_queued, asked=self._is_asked
-        )
+            self._spool, self._link, self._files,
+            ready=self._is_ready, give=self._give, queued=self._is_queued, asked=self._is_asked,
+        )  # fmt: skip
         self._asks: dict[str, Ask] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -278,20 +279,27 @@ class TalariaAdapter(BasePlatformAdapter):
         await self._in.started(event.message_id, _lane(event))
 
     async def on_processing_complete(self, event: MessageEvent, outcome: Any) -> None:
-        lane = _lane(event)
-        await self._close_settled(lane[0])
-        await self._in.ended(event.message_id, lane, str(getattr(outcome, "value", outcome)))
-        if begun := self._out.begun(*lane):
-            self._spawn(self._interrupt_later(begun))
+        await self._close_settled(_lane(event)[0])
+        self._spawn(self._after_turn(event, str(getattr(outcome, "value", outcome)), asyncio.current_task()))
 
-    async def _interrupt_later(self, local_ids: list[str]) -> None:
-        await asyncio.sleep(STALE_S)
-        await self._out.interrupt(local_ids)
+    async def _after_turn(self, event: MessageEvent, outcome: str, turn: asyncio.Task[Any] | None) -> None:
+        """Hermes calls the hook inside the turn's task and frees the conversation at its very end: a message that came
+        between the two would be joined with the next, or interrupt it."""
+        lane = _lane(event)
+        if turn is not None:
+            await asyncio.wait({turn})
+        await self._in.ended(event.message_id, lane, outcome)
+        if begun := self._out.begun(*lane):
+            await asyncio.sleep(STALE_S)
+            await self._out.interrupt(begun)
 
     async def _refused(self, frame: Frame, verdict: Verdict) -> None:
         logger.warning("talaria: the relay refused a %s (%s): %s", frame["type"], verdict.code, verdict.message)
         # Not in the reader: it has to hear the answer to what is reported.
         self._spawn(self._out.report(frame, verdict))
+
+    def _is_ready(self) -> bool:
+        return not getattr(self.gateway_runner, "_startup_restore_in_progress", False)
 
     def _is_queued(self, event: Any) -> bool:
         return any(waiting is event for waiting in getattr(self, "_pending_messages", {}).values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from .spool import Spool
 
 STARTED_S = 2.0  # handed over and not begun by then: Hermes answered in place (`/stop`, an answer to a question)
 OWN_TURN_S = 600.0  # Hermes's own turn in the chat is waited for, but not for ever
+READY_EVERY_S = 0.1
 FETCH_TRIES = 3
 
 Lane = tuple[str, str | None]
@@ -38,14 +40,15 @@ class Flight:
 class Inbound:
     def __init__(
         self, spool: Spool, link: Link, files: Files, *,
+        ready: Callable[[], bool],
         give: Callable[[Frame, list[tuple[str, str]]], Awaitable[Any]],
         queued: Callable[[Any], bool],
         asked: Callable[[Lane], bool],
     ) -> None:  # fmt: skip
-        """`give(frame, [(path, mime)])` hands over and returns Hermes's event; `queued(event)`: Hermes will run it
-        later; `asked(lane)`: a question is open there.
-        """
+        """`ready()`: Hermes has finished starting; `give(frame, [(path, mime)])` hands over and returns Hermes's event;
+        `queued(event)`: Hermes will run it later; `asked(lane)`: a question is open there."""
         self._spool, self._link, self._files = spool, link, files
+        self._ready = ready
         self._give_to_hermes, self._queued, self._asked = give, queued, asked
         self._flights: dict[str, Flight] = {}
         self._own: dict[Lane, asyncio.Event] = {}
@@ -88,6 +91,7 @@ class Inbound:
     async def _give(self, frame: Frame, inbound_id: str, flight: Flight) -> None:
         lane = (str(frame["chat_id"]), frame.get("thread_id"))
         try:
+            await self._hermes_is_ready()
             await self._lane_is_free(lane, str(frame.get("text") or ""))
             flight.event = await self._give_to_hermes(*await self._with_media(frame))
         except Exception:
@@ -102,6 +106,14 @@ class Inbound:
             if not self._queued(flight.event):
                 await self._take(inbound_id, flight)
                 await self._done(inbound_id, "success")
+
+    async def _hermes_is_ready(self) -> None:
+        """While it repeats the turns that a restart cut, Hermes takes everything at once, joins it, and drops what is
+        more than 32 messages."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OWN_TURN_S):
+                while not self._ready():  # noqa: ASYNC110 - nothing tells the plugin when
+                    await asyncio.sleep(READY_EVERY_S)
 
     async def _lane_is_free(self, lane: Lane, text: str) -> None:
         own = self._own.get(lane)

@@ -7,7 +7,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,16 @@ class GatewayLab:
     lab: Lab
     command: Talaria
     out: Path
+    entered: Callable[[Any], Any]  # what owns the relay's processes
     relay: Running | None = None
 
     @property
     def home(self) -> Path:
         return self.lab.root / "home"
 
-    def begin_relay(self, entered: Any) -> None:
-        """`entered` is what owns the process; the port stays the same over restarts."""
-        self.relay = entered(self.command.started("serve"))
+    def begin_relay(self) -> None:
+        """The port stays the same over restarts."""
+        self.relay = self.entered(self.command.started("serve"))
         self.command.url = self.relay.until(LISTENS)
         self.command.settings["PORT"] = self.command.url.rpartition(":")[2]
 
@@ -69,6 +70,12 @@ class GatewayLab:
             assert made.status_code == 200, made.text
             run = await http.post(f"/api/jobs/{made.json()['job']['id']}/run")
             assert run.status_code == 200, run.text
+
+    async def model_was_asked(self, marker: str, within: float) -> None:
+        """Hermes has the answer to what holds this text."""
+        async with asyncio.timeout(within):
+            while not any(marker in line for line in self.lab.model_log.read_text().splitlines()):
+                await asyncio.sleep(0.2)  # the model is another process, and its log the only sign
 
     @asynccontextmanager
     async def phone(self, **fields: Any) -> AsyncIterator[Owner]:
@@ -99,37 +106,48 @@ class GatewayLab:
 
 @dataclass
 class Owner:
-    """Somebody with a phone who talks in the home chat."""
+    """Somebody with a phone who talks in the home chat. What `hears` and `until` find may have come at any time since the
+    owner last said something: two frames that Hermes causes at once have no order."""
 
     phone: Phone
+    mark: int = 0
 
     async def says(self, text: str, **fields: Any) -> str:
         """Returns the message's id."""
+        self.mark = len(self.phone.frames)
         said = await self.phone.ask("messages", "message.send", text=text, **fields)
         assert said.type == "message.accepted", said
         return str(said.payload["message_id"])
 
     async def hears(self, match: Callable[[Frame], bool] | str = "", within: float = 40) -> Frame:
-        """Up to the kept message that matches, or contains this text."""
+        """A kept message that matches, or contains this text."""
         fits = match if callable(match) else lambda frame: str(match) in frame.payload["text"]
         return await self.until("message", lambda frame: frame.seq is not None and fits(frame), within)
 
     async def until(self, type_: str, match: Callable[[Frame], bool] = lambda frame: True, within: float = 40) -> Frame:
+        at = self.mark
         async with asyncio.timeout(within):
             while True:
-                try:
-                    return await self.phone.until(type_, match)
-                except TimeoutError:  # silence of one frame's wait: the limit is ours
-                    continue
+                for frame in self.phone.frames[at:]:
+                    if frame.type == type_ and match(frame):
+                        return frame
+                at = len(self.phone.frames)
+                self.phone.read = at
+                with suppress(TimeoutError):  # silence of one frame's wait: the limit is ours
+                    await self.phone.next()
+
+    def kept(self) -> list[str]:
+        """The texts of the messages so far, each once."""
+        frames = {f.seq: f for f in self.phone.frames if f.type == "message" and f.seq is not None}
+        return [frame.payload["text"] for frame in frames.values()]
 
 
-def start(root: Path, entered: Any, talaria: Talaria) -> GatewayLab:
-    """`entered` keeps the relay's process until the end of the caller."""
+def start(root: Path, entered: Callable[[Any], Any], talaria: Talaria) -> GatewayLab:
     out = root / "out"
     out.mkdir()
     lab = Lab.start(root, [*OPTIONS, "--env", f"TALARIA_MEDIA_ROOTS={out}"])
-    found = GatewayLab(lab, talaria, out)
-    found.begin_relay(entered)
+    found = GatewayLab(lab, talaria, out, entered)
+    found.begin_relay()
     talaria.run("hermes-plugin", "install", "--hermes-home", str(found.home))
     run_lab("restart", "gateway", root=root)
     return found

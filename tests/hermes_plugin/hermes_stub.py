@@ -65,6 +65,8 @@ class PlatformEntry:
 class BasePlatformAdapter:
     """A turn is what the test does between `begin` and `end`; with `in_place` Hermes answers without one."""
 
+    gateway_runner: Any = None
+
     def __init__(self, config: PlatformConfig, platform: Platform) -> None:
         self.config, self.platform = config, platform
         self.given: list[MessageEvent] = []
@@ -87,8 +89,17 @@ class BasePlatformAdapter:
             await self.gave.wait_for(lambda: len(self.given) >= count)
         return self.given[count - 1]
 
-    async def end(self, event: MessageEvent) -> None:
-        await self.on_processing_complete(event, ProcessingOutcome.SUCCESS)
+    async def end(self, event: MessageEvent, released: asyncio.Event | None = None) -> None:
+        """As a turn's task does: the hook, and only at its very end the conversation is free."""
+
+        async def turn() -> None:
+            await self.on_processing_complete(event, ProcessingOutcome.SUCCESS)
+            if released is not None:
+                await released.wait()
+
+        task = asyncio.create_task(turn())
+        if released is None:
+            await task
 
     async def on_processing_start(self, event: MessageEvent) -> None: ...
     async def on_processing_complete(self, event: MessageEvent, outcome: ProcessingOutcome) -> None: ...

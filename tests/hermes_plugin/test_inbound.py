@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,16 @@ async def test_a_message_is_taken_when_its_turn_begins_and_done_when_it_ends(
     assert not relay.all("done")
     await adapter.end(event)
     await relay.heard("done", inbound_id="i1", outcome="success")
+
+
+async def test_a_turn_is_not_done_before_hermes_has_freed_the_conversation(relay: ScriptedRelay, adapter: Any) -> None:
+    released = asyncio.Event()
+    await relay.inbound("i1", "hello")
+    await adapter.end(await adapter.next_given(1), released)
+    await adapter.send("home", "something later")
+    assert not relay.all("done")
+    released.set()
+    await relay.heard("done", inbound_id="i1")
 
 
 async def test_a_copy_is_known_within_a_turn_after_it_and_after_a_restart(
@@ -72,6 +84,18 @@ async def test_what_hermes_queues_is_not_done_before_its_turn(
     await adapter.on_processing_start(event)
     await adapter.end(event)
     await relay.heard("done", inbound_id="i1")
+
+
+async def test_a_hermes_that_still_starts_is_waited_for(
+    relay: ScriptedRelay, adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.hermes_plugin.inbound.READY_EVERY_S", 0)
+    adapter.gateway_runner = SimpleNamespace(_startup_restore_in_progress=True)
+    await relay.inbound("i1", "hello")
+    await adapter.send("home", "still starting")
+    assert adapter.given == []
+    adapter.gateway_runner._startup_restore_in_progress = False
+    await adapter.next_given(1)
 
 
 async def test_hermes_own_turn_is_not_interrupted(relay: ScriptedRelay, adapter: Any, asks: Asks) -> None:

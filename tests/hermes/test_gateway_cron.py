@@ -1,0 +1,43 @@
+"""What Hermes does by itself comes to the phone: cron, to the home chat, a named one, where it was made, and with a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hermes.gateway_lab import GatewayLab, Owner
+
+pytestmark = pytest.mark.hermes
+
+TICK_S = 150  # Hermes looks once a minute
+
+
+async def test_cron_reaches_each_of_its_targets(gateway: GatewayLab, owner: Owner) -> None:
+    """In one test: each tick of Hermes's clock takes a minute."""
+    device = owner.phone.auth["device_id"]
+    report = gateway.out / "report.txt"
+    report.write_text("the figures")
+    await gateway.job("to home", "talaria", "SAY:news for the home chat")
+    await gateway.job("to a thread", "talaria:home:plans", "SAY:news for a thread")
+    await gateway.job("to one device", f"talaria:device:{device}", "SAY:news for one device")
+    await gateway.job("from nowhere", "origin", "SAY:news without an origin")
+    await gateway.job("to nobody", "talaria:nowhere", "SAY:news for nobody")
+    await gateway.job("with a file", "talaria", f"SAY:MEDIA:{report}")
+    home = await owner.hears("news for the home chat", within=TICK_S)
+    assert home.payload["chat_id"] == "home"
+    assert home.payload["source"] == "cron"
+    assert home.payload["title"] == "to home"
+    assert "job_id" in home.payload
+    thread = await owner.hears("news for a thread", within=TICK_S)
+    assert (thread.payload["chat_id"], thread.payload["thread_id"]) == ("home", "plans")
+    await owner.hears("news for one device", within=TICK_S)
+    await owner.hears("news without an origin", within=TICK_S)
+
+
+async def test_cron_waits_for_a_relay_that_is_away(gateway: GatewayLab, owner: Owner) -> None:
+    await gateway.job("meanwhile", "talaria", "SAY:news that came meanwhile")
+    gateway.kill_relay()
+    await gateway.model_was_asked("news that came meanwhile", within=TICK_S)
+    gateway.begin_relay()
+    await gateway.linked()
+    async with gateway.phone(session_token=owner.phone.token) as back:
+        await back.hears("news that came meanwhile")
