@@ -74,7 +74,7 @@ class GatewayLab:
     async def model_was_asked(self, marker: str, within: float) -> None:
         """Hermes has the answer to what holds this text."""
         async with asyncio.timeout(within):
-            while not any(marker in line for line in self.lab.model_log.read_text().splitlines()):
+            while marker not in self.lab.model_log.read_text():  # noqa: ASYNC110
                 await asyncio.sleep(0.2)  # the model is another process, and its log the only sign
 
     @asynccontextmanager
@@ -106,8 +106,8 @@ class GatewayLab:
 
 @dataclass
 class Owner:
-    """Somebody with a phone who talks in the home chat. What `hears` and `until` find may have come at any time since the
-    owner last said something: two frames that Hermes causes at once have no order."""
+    """Somebody with a phone who talks in the home chat. What `hears` and `until` find may have come at any time since
+    the owner last said something: two frames that Hermes causes at once have no order."""
 
     phone: Phone
     mark: int = 0

@@ -1,4 +1,4 @@
-"""What Hermes does by itself comes to the phone: cron, to the home chat, a named one, where it was made, and with a file."""
+"""What Hermes does by itself comes to the phone: cron, to each kind of target, with a file, and after an outage."""
 
 from __future__ import annotations
 

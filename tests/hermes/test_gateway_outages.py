@@ -1,4 +1,4 @@
-"""What becomes of a conversation over the messaging gateway when the gateway, or the relay, goes away in the middle of it."""
+"""What becomes of a conversation over the messaging gateway when the gateway or the relay goes away in mid-turn."""
 
 from __future__ import annotations
 
@@ -26,16 +26,7 @@ async def test_a_relay_that_is_killed_in_mid_turn_loses_nothing(gateway: Gateway
     gateway.begin_relay()
     await gateway.linked()
     async with gateway.phone(session_token=owner.phone.token) as back:
-        try:
-            answer = await back.hears(lambda frame: frame.payload.get("reply_to") == sent, within=20)
-        except TimeoutError:
-            import subprocess
-            for f in back.phone.frames: print('FR', str(f)[:300])
-            print(subprocess.run(f"tail -12 {gateway.home}/logs/gateway.log | cut -c1-250", shell=True, capture_output=True, text=True).stdout)
-            print(gateway.relay.errors()[-3000:])
-            import sqlite3
-            db=sqlite3.connect(gateway.home/'talaria'/'spool.db'); print(db.execute('select n,size,substr(frame,1,200) from outbox').fetchall(), db.execute('select * from meta').fetchall())
-            raise
+        answer = await back.hears(lambda frame: frame.payload.get("reply_to") == sent)
         assert answer.payload["message_id"] == half
         assert answer.payload["text"].split()[-1] == "w400"
         await back.says("SAY:and on")
