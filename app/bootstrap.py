@@ -78,7 +78,7 @@ class Relay:
     push: Push
 
     def upstream(self) -> dict[str, Any]:
-        return self.hermes.states() | {"gateway": self.threads.state()}
+        return self.hermes.states() | {"gateway": self.agent_link.state()}
 
     async def drain(self) -> None:
         self.replies.close()
@@ -109,18 +109,28 @@ async def open_relay(
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
         news = News(hub, clock)
-        dashboard = await stack.enter_async_context(Dashboard(settings.hermes, tasks, titled=news.titled))
-        hermes = await stack.enter_async_context(Hermes(settings.hermes, tasks, dashboard))
+
+        def upstream() -> dict[str, Any]:
+            return hermes.states() | {"gateway": agent_link.state()}
+
+        def changed() -> None:
+            news.upstream(upstream())
+
+        own_id = await db.write(relay_id)
+        agent_link = AgentLink(own_id, tasks, changed=changed)
+        dashboard = Dashboard(settings.hermes, tasks, titled=news.titled, changed=changed)
+        hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed)
+        await stack.enter_async_context(dashboard)
+        await stack.enter_async_context(hermes)
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
         turns = Turns(
-            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward
+            db=db, clock=clock, tasks=tasks, hub=hub, hermes=hermes, approvals=approvals, outward=outward,
+            approval_s=settings.hermes.hermes_approval_timeout,
         )  # fmt: skip
         stack.push_async_callback(turns.close)
         dashboard.begun = turns.begun
-        own_id = await db.write(relay_id)
-        agent_link = AgentLink(own_id, tasks)
         threads = Threads(
             db=db, clock=clock, tasks=tasks, messages=messages, approvals=approvals, link=agent_link, files=no_files
         )  # fmt: skip
@@ -132,14 +142,7 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
-        facts = Facts(
-            own_id,
-            lambda: hermes.states() | {"gateway": threads.state()},
-            hermes.profiles,
-            turns.running,
-            approvals.open,
-            push.facts,
-        )
+        facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
         )  # fmt: skip

@@ -30,6 +30,7 @@ GRACE_SECONDS = 5
 LAST_SECONDS = 1.0  # for a peer to read what is still on its way when its connection ends
 MAX_HEAD = 64 * 1024  # bytes of the head of a request: what cookies and proxies add is far less
 HEAD_SECONDS = 30.0  # for it to arrive; browsers open connections ahead of what they ask
+MAX_GATHERED = 64 * 1024  # bytes of frames that are written together; the transport's own high-water mark
 MAX_PIECES = 1000  # fragments of a message before they are joined
 
 
@@ -89,6 +90,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.raise_limit(MAX_BEFORE_AUTH)
         self._gone: asyncio.Future[None] | None = None
         self._message: Callable[[bytes, bool], None] | None = None
+        self._gathers = False  # something was written in this pass of the loop
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
 
     @property
     def close_code(self) -> int | None:
@@ -129,6 +133,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.scope["extensions"]["talaria"] = self  # type: ignore[assignment]
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._gathered.clear()
         super().connection_lost(exc)
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
@@ -160,14 +165,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._let_go()
 
     def handle_close(self, event: Any) -> None:
+        self._flush()
         super().handle_close(event)
         self._let_go()
 
     def handle_parser_exception(self) -> None:
+        self._flush()
         super().handle_parser_exception()
         self._let_go()
 
     def keepalive_timeout(self) -> None:
+        self._flush()
         super().keepalive_timeout()
         self._let_go()
 
@@ -181,6 +189,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.handshake_complete:
             super().shutdown()
         elif not self.close_sent and self.conn.state is OPEN:
+            self._flush()
             self.stop_keepalive()
             self.conn.send_close(close.RESTARTING)
             self.transport.write(b"".join(self.conn.data_to_send()))
@@ -189,6 +198,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.resume()
 
     async def send(self, message: Any) -> None:
+        self._flush()
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # a refusal is an answer; it logs an error for each
@@ -197,7 +207,11 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.conn.max_message_size = max_message
 
     def write(self, payload: bytes) -> bool:
-        """One text frame (RFC 6455 §5.2, unmasked) to the transport; False when it is over its high-water mark."""
+        """One text frame (RFC 6455 §5.2, unmasked); False when the transport is over its high-water mark.
+
+        The first of a pass of the loop goes out at once; what follows it in the same pass, together at its end: each
+        write of uvloop's is a system call, and that takes longer than all else that is done for a frame.
+        """
         if self.close_sent or self.disconnected or self.conn.state is not OPEN:
             return True
         size = len(payload)
@@ -207,8 +221,27 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             head = b"\x81\x7e" + size.to_bytes(2, "big")
         else:
             head = b"\x81\x7f" + size.to_bytes(8, "big")
-        self.transport.write(head + payload)
+        if not self._gathers:
+            self._gathers = True
+            self.loop.call_soon(self._pass_is_over)
+            self.transport.write(head + payload)
+        else:
+            self._gathered += (head, payload)
+            self._gathered_bytes += size
+            if self._gathered_bytes >= MAX_GATHERED:
+                self._flush()
         return self.writable.is_set()
+
+    def _pass_is_over(self) -> None:
+        self._gathers = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Before a close frame, which nothing may follow."""
+        if self._gathered:
+            frames, self._gathered, self._gathered_bytes = b"".join(self._gathered), [], 0
+            if not self.transport.is_closing():
+                self.transport.write(frames)
 
     async def drain(self) -> None:
         await self.writable.wait()

@@ -124,6 +124,9 @@ class HermesSettings(_Group):
     hermes_ask_approvals: bool = Field(
         False, description="without a dashboard, run turns in the way that asks for approvals (/v1/runs)"
     )
+    hermes_approval_timeout: Seconds = Field(
+        60, description="its approvals.timeout, for where Hermes does not tell it: a later answer is not sent"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
     @field_validator("hermes_api_url", "hermes_dashboard_url")

@@ -13,6 +13,7 @@ Json = dict[str, Any]
 MARGIN_S = 3.0  # an answer needs time on its way: later than this before the upstream's own end, none is sent
 LINGER_S = 2.0  # and as long after that end the upstream may still think of it as its oldest
 MAX_TEXT = 16 * 1024  # bytes, as JSON, of each text that is shown: a kept frame has at most 256 KiB
+MAX_TOOL = 256  # characters of its name
 MAX_CHOICE = 1024  # characters; a longer one could not be shown whole, and half a choice is none
 MAX_CHOICES = 32
 MAX_TIMEOUT_S = 7 * 86400.0
@@ -47,6 +48,9 @@ class Asker(Protocol):
     whatever else: nobody knows.
     """
 
+    async def waits_for(self, tool_id: str) -> bool:
+        """False: this tool has its result, so whatever it had asked was answered, although nobody told us."""
+
     async def decide(self, choice: str) -> int:
         """Answer the oldest approval that waits in its lane. How many it resolved."""
 
@@ -58,11 +62,12 @@ def bounded(ask: Ask) -> tuple[Ask, bool]:
     """As it can be shown, and whether something was cut."""
     summary = fitting(ask.summary, MAX_TEXT)
     description = None if ask.description is None else fitting(ask.description, MAX_TEXT)
-    choices = tuple(choice for choice in ask.choices if len(choice) <= MAX_CHOICE)[:MAX_CHOICES]
+    choices = tuple(choice for choice in ask.choices if 0 < len(choice) <= MAX_CHOICE)[:MAX_CHOICES]
     if ask.kind == "approval" and not choices:
         choices = FAIL_SAFE
-    timeout_s = min(max(ask.timeout_s, 0.0), MAX_TIMEOUT_S)
-    cut = replace(ask, summary=summary, description=description, choices=choices, timeout_s=timeout_s)
+    timeout_s = min(max(0.0, ask.timeout_s), MAX_TIMEOUT_S)  # in this order NaN is none
+    tool = None if ask.tool is None else ask.tool[:MAX_TOOL]
+    cut = replace(ask, summary=summary, description=description, tool=tool, choices=choices, timeout_s=timeout_s)
     return cut, (summary, description) != (ask.summary, ask.description)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from app.approvals import frames, store
 from app.approvals.ask import Ask, Asker, Json, Kind, outcome
@@ -96,6 +96,12 @@ class Approvals:
         for entry in self._register.of_turn(turn_id):
             entry.asker = asker
 
+    def abandon_others(self, turn_ids: Collection[str]) -> None:
+        """After a restart: what other turns than these have asked, nobody could take an answer to."""
+        for entry in self._register:
+            if entry.live and entry.turn_id is not None and entry.turn_id not in turn_ids:
+                self._course.close(entry, "resolved_elsewhere", blocks=True)
+
     # asks without a turn: known by the lane they are in, and their upstream's own id
 
     async def knows(self, lane: str, ref: str) -> bool:
@@ -119,10 +125,13 @@ class Approvals:
             if entry.lane.startswith(prefix) and entry.asker is None:
                 entry.asker = asker(entry.ref or "")
 
+    def open_all(self, prefix: str, kind: Kind) -> dict[str, str]:
+        """Lane that begins so → the id of the one that an answer there would reach."""
+        found = [e for e in self._register if e.lane.startswith(prefix) and e.kind == kind and e.shown]
+        return {entry.lane: entry.id for entry in reversed(found) if entry.state is State.OPEN}
+
     def open_in(self, lane: str, kind: Kind) -> str | None:
-        """The id of the one that an answer there would reach."""
-        found = (e for e in self._register if e.lane == lane and e.kind == kind and e.shown)
-        return next((e.id for e in found if e.state is State.OPEN), None)
+        return self.open_all(lane, kind).get(lane)
 
     def is_open(self, id: str) -> bool:
         return any(entry.id == id and entry.live for entry in self._register)
@@ -164,6 +173,9 @@ class Approvals:
             raise ChoiceUnknown()
         if entry.state is State.WAITING:
             raise ApprovalWaiting()
+        if entry.asker is not None and entry.tool_id is not None and not await entry.asker.waits_for(entry.tool_id):
+            self._course.go_on(entry)
+        entry = await self._answerable(approval_id, "approval")  # much may have happened meanwhile
         gives = "denied" if choice in ("deny", "cancel") else "allowed"
 
         async def send(asker: Asker) -> str:

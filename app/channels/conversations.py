@@ -94,8 +94,7 @@ class Conversations(Channel):
         async def deed() -> Row:
             if self._busy(payload.session_id):
                 raise SessionBusy()
-            await self._hermes.api.delete_session(payload.session_id, payload.profile)
-            self._hermes.rows.forget(payload.session_id)
+            await self._hermes.delete(payload.session_id, payload.profile)
             self._news.conversation(payload.session_id, deleted=True, besides=call.peer)
             return {"session_id": payload.session_id, "deleted": True}
 

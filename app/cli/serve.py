@@ -29,8 +29,10 @@ def serve() -> None:
 
 def prepare(settings: Settings) -> None:
     configure(settings.logs)
-    if settings.hermes.hermes_api_key is not None:
-        register_secret(settings.hermes.hermes_api_key.get_secret_value())
+    hermes = settings.hermes
+    secrets = (hermes.hermes_api_key, hermes.hermes_dashboard_token, hermes.hermes_dashboard_password)
+    for secret in filter(None, secrets):
+        register_secret(secret.get_secret_value())
 
 
 def warn(settings: Settings) -> None:
@@ -50,10 +52,12 @@ def banner(settings: Settings, url: str) -> str:
     upstream = settings.hermes.hermes_api_url or "switched off (TALARIA_HERMES_API_URL is empty)"
     if settings.hermes.hermes_api_url and settings.hermes.hermes_api_key is None:
         upstream += ", without a key (TALARIA_HERMES_API_KEY)"
+    dashboard = settings.hermes.hermes_dashboard_url or "switched off (TALARIA_HERMES_DASHBOARD_URL is empty)"
     return (
         f"Talaria {__version__} listens on {url}\n"
         f"  phones use  {settings.server.public_url or 'no public URL'}\n"
         f"  Hermes API  {upstream}\n"
+        f"  dashboard   {dashboard}\n"
         f"  data        {settings.server.data_dir.absolute()}"
     )
 

@@ -1,6 +1,8 @@
-"""News of a conversation for links that did not make it: best effort, for what a list shows can be asked for again."""
+"""News for links that did not make them: best effort, for they can be asked for, or come with the next auth.ok."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from app.clock import Clock
 from app.delivery.hub import Hub
@@ -22,6 +24,13 @@ class News:
         frame, now = encode("chat", "chat.session", payload), self._clock.now()
         for peer in self._hub:
             if peer is not besides and peer.supports.turns and granted(peer.grants, "chat", now):
+                peer.send(frame)
+
+    def upstream(self, states: dict[str, Any]) -> None:
+        """`system/upstream`: how each way to Hermes stands now."""
+        frame = encode("system", "upstream", states)
+        for peer in self._hub:
+            if peer.supports.turns:
                 peer.send(frame)
 
     def titled(self, session_id: str, title: str) -> None:

@@ -8,7 +8,7 @@ two hands it out again under the same `message_id`: twice is better than never.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -30,12 +30,13 @@ PAGE = 200
 MAX_META_TEXT = 512  # characters; metadata is for small marks, and older tools take no more
 
 
+Take = Callable[[Tx, str, ProactiveReply, float], None]  # in a work: device, reply, now
+
+
 class Agent(Protocol):
     """Who takes replies at once, while it is there."""
 
-    @property
-    def is_up(self) -> bool: ...
-    def reply(self, tx: Tx, device_id: str, said: ProactiveReply, now: float) -> None: ...
+    def taker(self) -> Take | None: ...
 
 
 class Replies:
@@ -66,13 +67,13 @@ class Replies:
         named = said.model_dump(include={"text", "chat_id", "reply_to", "message_id", "client_msg_id"})
         claim = Claim(device_id, "proactive.reply", key_of("proactive.reply", named, frame_id), named)
 
-        agent = self.agent if self.agent is not None and self.agent.is_up else None
+        take = None if self.agent is None else self.agent.taker()
 
         def work(tx: Tx) -> dict[str, Any]:
             def keep() -> dict[str, Any]:
                 answer = {"client_msg_id": claim.key, "status": "received", "ts": int(now * 1000)}
-                if agent is not None:
-                    agent.reply(tx, device_id, said, now)
+                if take is not None:
+                    take(tx, device_id, said, now)
                     return answer
                 if store.count(tx) >= MAX_WAITING:
                     raise RepliesFull()

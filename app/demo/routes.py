@@ -87,7 +87,8 @@ async def delete_session(agent: The, session_id: str) -> Response:
 
 @router.get("/api/sessions/{session_id}/messages")
 async def messages(agent: The, session_id: str) -> Response:
-    return Json({"object": "list", "session_id": session_id, "data": agent.history.get(session_id).rows})
+    session = agent.history.get(agent.history.tip(session_id))
+    return Json({"object": "list", "session_id": session.id, "data": session.rows})
 
 
 @router.post("/api/sessions/{session_id}/fork", dependencies=[Depends(offered("session_fork"))])

@@ -148,6 +148,7 @@ class Turn:
         self._keep(
             _thought(step, {"role": "assistant", "content": text, "tool_calls": rows, "finish_reason": "tool_calls"})
         )
+        self._segment.clear()  # whoever interrupts from here on breaks off nothing that was said
         if not step.together:
             return [await self._use(call, call_id) for call, call_id in calls]
         async with asyncio.TaskGroup() as group:

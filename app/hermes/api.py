@@ -91,7 +91,7 @@ class HermesApi(Calls):
         try:
             return await self.create_session(model=order.model, profile=order.profile)
         except OutcomeUncertain as exc:
-            raise UpstreamUnreachable(detail=exc.detail) from exc
+            raise exc.__cause__ or UpstreamUnreachable(detail=exc.detail) from exc
 
     async def list_sessions(self, limit: int, offset: int, profile: str | None = None) -> tuple[list[Json], bool]:
         """A page of sessions, the last used first, and whether there are more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -30,6 +31,7 @@ from app.hermes.upstream import Json
 from app.settings import HermesSettings
 
 READ_S = 30.0  # Hermes reads its own database for these; above it is stuck
+WHOLE_S = 120.0  # for the whole of an answer, which may come byte by byte
 MIN_KEY = 16  # characters; with a shorter one the API server of Hermes does not start
 DEFAULT_PROFILE = "default"
 NO_PROFILE = "No-Such"  # names of profiles have no capitals
@@ -97,14 +99,15 @@ class Calls:
         )
         with self.naming():
             try:
-                status, retry_after, raw = await self._send(request)
-            except (httpx.HTTPError, httpx.InvalidURL) as exc:
-                silent = isinstance(exc, httpx.TimeoutException)
+                async with asyncio.timeout(WHOLE_S):
+                    status, retry_after, raw = await self._send(request)
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
+                silent = isinstance(exc, httpx.TimeoutException | TimeoutError)
                 error = (UpstreamTimeout if silent else UpstreamUnreachable)(detail=type(exc).__name__)
                 if not once or isinstance(exc, _UNSENT):
                     raise error from exc
                 self._lost(error)
-                raise OutcomeUncertain(_UNSAID, detail=error.detail) from exc
+                raise OutcomeUncertain(_UNSAID, detail=error.detail) from error
             if not 200 <= status < 300:
                 raise refusal_of(status, raw, retry_after)
         try:
@@ -159,4 +162,9 @@ class Calls:
             return UpstreamKeyShort(detail=error.detail)
         if type(error) is UpstreamAuthRequired and not key:
             return UpstreamAuthRequired("Hermes asks for a key: set TALARIA_HERMES_API_KEY to its API_SERVER_KEY")
+        if type(error) is UpstreamUnreachable:
+            return UpstreamUnreachable(
+                f"Hermes' API server does not answer at {self._settings.hermes_api_url}: start `hermes gateway run` "
+                "with API_SERVER_ENABLED=true, or set TALARIA_HERMES_API_URL to where it is", detail=error.detail,
+            )  # fmt: skip
         return error

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from app.hermes.errors import SessionNotFound
+
 ENDPOINTS = {
     "health": "/health",
     "health_detailed": "/health/detailed",
@@ -47,7 +49,12 @@ class Capabilities:
         return bool(value)
 
     def path(self, endpoint: str, **ids: str) -> str:
-        """The path as advertised, else the one that every known version has."""
+        """The path as advertised, else the one that every known version has.
+
+        Raises SessionNotFound for what no quoting keeps from being a step in the path; no id of Hermes is like that.
+        """
+        if not {".", ".."}.isdisjoint(ids.values()):
+            raise SessionNotFound()
         path = self.endpoints.get(endpoint) or ENDPOINTS[endpoint]
         for name, value in ids.items():
             path = path.replace(f"{{{name}}}", quote(value, safe=""))

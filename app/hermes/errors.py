@@ -83,7 +83,7 @@ class UpstreamInvalid(UpstreamError):
 
 
 class UpstreamOff(UpstreamError):
-    """No Hermes is configured: TALARIA_HERMES_API_URL is empty."""
+    """This needs the API server of Hermes: TALARIA_HERMES_API_URL is empty."""
 
     code = "upstream_off"
     http_status = 503

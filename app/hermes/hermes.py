@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -17,13 +17,13 @@ from app.hermes.errors import (
     HistoryHidden,
     RouteMissing,
     SessionNotFound,
-    UpstreamAuthRequired,
     UpstreamError,
-    UpstreamKeyShort,
+    UpstreamOff,
 )
-from app.hermes.lease import CREDENTIAL, MAX_SESSIONS, Lease, RowMarks
+from app.hermes.lease import CREDENTIAL, MAX_SESSIONS, Lease, RowMarks, session_of
 from app.hermes.runs import Runs
 from app.hermes.session_stream import SessionStream
+from app.hermes.state import differ, fallen, up
 from app.hermes.upstream import Json, Order, Upstream
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -41,6 +41,8 @@ class Dashboard(Upstream, Protocol):
     @property
     def ready(self) -> bool: ...
     @property
+    def failure(self) -> RelayError | None: ...
+    @property
     def base(self) -> str: ...
     async def settled(self) -> None: ...
     def state(self) -> dict[str, Any]: ...
@@ -49,14 +51,19 @@ class Dashboard(Upstream, Protocol):
 
 
 class Hermes:
-    """Open it with `async with`: while it is open it watches what is there."""
+    """Open it with `async with`: while it is open it watches what is there.
 
-    def __init__(self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None) -> None:
-        self._tasks, self._dashboard = tasks, dashboard
+    `changed` is called when `states()` says something new.
+    """
+
+    def __init__(
+        self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None, *,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._tasks, self._dashboard, self._changed = tasks, dashboard, changed
         self._ask_approvals = settings.hermes_ask_approvals
         self._failure = asyncio.Event()
-        self._state = {"state": "down"}
-        self._logged = ""
+        self._state: dict[str, Any] = {"state": "down"}  # until it was looked
         self._watching: asyncio.Task[None] | None = None
         self.api = HermesApi(settings, failed=self._failed)
         self.rows = RowMarks()
@@ -67,7 +74,8 @@ class Hermes:
 
     async def __aenter__(self) -> Self:
         if self.api.is_off:
-            self._state = {"state": "off"}
+            off = UpstreamOff()
+            self._state = {"state": "off", "code": off.code, "message": off.message}
         else:
             self._watching = self._tasks.start(self._watch(), "hermes watch")
         return self
@@ -81,7 +89,7 @@ class Hermes:
         await self.api.close()
 
     def states(self) -> dict[str, Any]:
-        """Upstream name → {state: up, down, auth_required or off, version?}."""
+        """Upstream name → {state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
         return {"api": dict(self._state)} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
 
     def profiles(self) -> list[Json]:
@@ -96,6 +104,8 @@ class Hermes:
             await self._dashboard.settled()
             if self._dashboard.ready:
                 return self._dashboard
+            if self.api.is_off and (error := self._dashboard.failure) is not None:
+                raise error
         kind = over_api(await self.api.capabilities(), ask_approvals=self._ask_approvals)
         return self._upstreams[kind]
 
@@ -104,7 +114,11 @@ class Hermes:
         return self._upstreams[kind]
 
     async def lease(self, upstream: Upstream, session_id: str, order: Order) -> Lease:
-        """Bind a turn of an existing session. Raises UpstreamError; nothing of the turn was sent then."""
+        """Bind a turn of an existing session, or of the one that it went on in after a compression.
+
+        Raises UpstreamError; nothing of the turn was sent then.
+        """
+        session_id, last_row, since = await self._bearings(session_id, order.profile)
         if upstream is self._dashboard:
             base, mark = self._dashboard.base, None
             if self._elsewhere.pop(session_id, None):
@@ -112,7 +126,6 @@ class Hermes:
         else:
             base, mark = self.api.route().fingerprint, await self.api.mark()
             self._went_elsewhere(session_id)
-        last_row, since = await self._bearings(session_id, order.profile)
         return await upstream.bind(
             Lease(
                 route=upstream.kind, base=base, session_id=session_id, endpoint="", credential=CREDENTIAL,
@@ -125,23 +138,47 @@ class Hermes:
 
         After a compression they are those of the session that it went on in.
         """
-        try:
-            return await self.api.messages(session_id, profile)
-        except (SessionNotFound, RouteMissing, HistoryHidden):
-            return []
-        except UpstreamError:
-            if self._dashboard is None or not self._dashboard.ready:
-                raise
-        try:
-            return await self._dashboard.messages(session_id, profile)
+        board = self._dashboard if self._dashboard is not None and self._dashboard.ready else None
+        if board is None or self._state["state"] == "up":
+            try:
+                return await self.api.messages(session_id, profile)
+            except (SessionNotFound, RouteMissing, HistoryHidden):
+                return []
+            except UpstreamError:
+                if board is None:
+                    raise
+        try:  # at once where the API server is known to be away: a turn would wait until that is found out again
+            return await board.messages(session_id, profile)
         except SessionNotFound:
             return []
 
-    async def _bearings(self, session_id: str, profile: str | None) -> tuple[int, tuple[str, ...]]:
-        if (known := self.rows.get(session_id)) is not None:
-            return known
-        self.rows.read(session_id, await self.messages(session_id, profile))
-        return self.rows.get(session_id) or (0, ())
+    async def delete(self, session_id: str, profile: str | None = None) -> None:
+        """Also the dashboard's copy in memory, from which the next message would bring it back. Raises as the API's."""
+        if self._dashboard is not None:
+            await self._dashboard.forget(session_id)
+        await self.api.delete_session(session_id, profile)
+        self.rows.forget(session_id)
+
+    async def has_result(self, session_id: str, tool_id: str) -> bool:
+        """Whether the dashboard shows what this tool of a conversation has come to. Asked there alone: the API server
+        may be away while an approval waits on the dashboard. Raises UpstreamError.
+        """
+        assert self._dashboard is not None
+        try:
+            rows = await self._dashboard.messages(session_id)
+        except (SessionNotFound, RouteMissing):
+            return False
+        return any(row.get("tool_call_id") == tool_id for row in rows)
+
+    async def _bearings(self, session_id: str, profile: str | None) -> tuple[str, int, tuple[str, ...]]:
+        """Where the conversation is now, and what is known of its rows."""
+        if (known := self.rows.get(session_id)) is None:
+            rows = await self.messages(session_id, profile)
+            session_id = session_of(rows) or session_id
+            if (known := self.rows.get(session_id)) is None:
+                self.rows.read(session_id, rows)
+                known = self.rows.get(session_id) or (0, ())
+        return session_id, *known
 
     def _went_elsewhere(self, session_id: str) -> None:
         """The dashboard keeps the conversations it has open in its memory, and would answer from that."""
@@ -152,7 +189,7 @@ class Hermes:
     # watching
 
     def _failed(self, error: UpstreamError) -> None:
-        self._become(_state_of(error), None, error)
+        self._become(fallen(error), error)
         self._failure.set()
 
     async def _watch(self) -> None:
@@ -165,28 +202,24 @@ class Hermes:
                 continue
             await asyncio.sleep(SOON_S)
 
-    async def probe(self) -> Mapping[str, str]:
+    async def probe(self) -> Mapping[str, Any]:
         """Look now."""
         self._failure.clear()
         try:
             capabilities = await self.api.capabilities(fresh=True)
         except RelayError as exc:
-            self._become(_state_of(exc), None, exc)
+            self._become(fallen(exc), exc)
         else:
-            self._become("up", capabilities.version, None)
+            self._become(up(capabilities.version), None)
         self._failure.clear()  # what the probe itself found needs no second one
         return self._state
 
-    def _become(self, state: str, version: str | None, error: RelayError | None) -> None:
-        self._state = {"state": state} | ({"version": version} if version else {})
-        if state == self._logged:
+    def _become(self, state: dict[str, Any], error: RelayError | None) -> None:
+        was, self._state = self._state, state
+        if not differ(was, state):
             return
-        self._logged = state
         if error is None:
-            log.info("hermes is up", extra={"version": version})
+            log.info("hermes is up", extra={"version": state.get("version")})
         else:
-            log.warning("hermes is %s", state, extra={"code": error.code, "reason": error.message})
-
-
-def _state_of(error: RelayError) -> str:
-    return "auth_required" if isinstance(error, UpstreamAuthRequired | UpstreamKeyShort) else "down"
+            log.warning("hermes is %s", state["state"], extra={"code": error.code, "reason": error.message})
+        self._changed()

@@ -85,3 +85,9 @@ class RowMarks:
 
 def last_row_id(rows: Iterable[Mapping[str, Any]]) -> int:
     return max((row["id"] for row in rows if isinstance(row.get("id"), int)), default=0)
+
+
+def session_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The session that these rows are of: Hermes gives those of where a conversation went on."""
+    session_id = rows[-1].get("session_id") if rows else None
+    return session_id if isinstance(session_id, str) and session_id else None

@@ -12,7 +12,6 @@ from app.hermes.choice import offers_runs
 from app.hermes.errors import RunNotFound, StreamBroken, UpstreamError, UpstreamInvalid, UpstreamUnsupported
 from app.hermes.events import read
 from app.hermes.lease import Lease
-from app.hermes.session_stream import APPROVAL_S
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.wire.sse import SseEvent
 
@@ -77,6 +76,8 @@ class Runs:
         except RunNotFound:
             return Followed.GONE if await self._api.restarted(lease) else Followed.UNKNOWN
         event = f"run.{run.get('status')}"
+        if event == "run.cancelled":  # by its owner or by another; how far it came, the history knows
+            return Followed.GONE
         if event not in _ENDS:
             return Followed.RUNNING
         hearer.events(_ended(event, run, {}))
@@ -131,8 +132,7 @@ def _told(event: Event, moved: Json) -> Sequence[Event]:
             how = "tool.failed" if body.get("error") is True else name
             return ((how, _of(body, tool_name="tool", duration_s="duration")),)
         case "approval.request":
-            asked = _of(body, "command", "description", "choices", "timeout_s")
-            return ((name, {"timeout_s": APPROVAL_S} | asked),)
+            return ((name, _of(body, "command", "description", "choices", "timeout_s")),)
         case str() if name in _ENDS:
             return _ended(name, body, moved)
         case str():

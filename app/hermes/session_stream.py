@@ -12,8 +12,6 @@ from app.hermes.lease import Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.wire.sse import SseEvent
 
-APPROVAL_S = 60.0  # Hermes' own default; its API server does not tell what is configured
-
 
 class SessionStream:
     """Until 0.19 a turn runs on when its stream is dropped, and nothing stops it.
@@ -39,13 +37,20 @@ class SessionStream:
         return replace(lease, endpoint=endpoint, drop_interrupts=capabilities.drop_interrupts)
 
     async def run(self, lease: Lease, order: Order, hearer: Hearer) -> None:
+        mine: set[str] = set()
+
         def take(events: Sequence[SseEvent]) -> None:
-            hearer.events([self._told(event, lease, hearer) for event in map(read, events)])
+            told = []
+            for event in map(read, events):
+                if event[0] == "run.started" and event[1] is not None:
+                    mine.add(str(event[1].get("run_id")))
+                told.append(self._told(event, lease, hearer))
+            hearer.events(told)
 
         try:
             await self._api.stream(lease, {"message": order.message}, take, hearer.accepted)
         finally:
-            self._stopped.clear()
+            self._stopped -= mine
 
     def _told(self, event: Event, lease: Lease, hearer: Hearer) -> Event:
         name, body = event
@@ -55,8 +60,6 @@ class SessionStream:
             hearer.accepted(body["run_id"])
         elif name == "run.completed" and body.get("run_id") in self._stopped:
             return name, body | {"interrupted": True}
-        elif name == "approval.request":
-            return name, {"timeout_s": APPROVAL_S} | body
         return event
 
     async def follow(self, lease: Lease, order: Order, hearer: Hearer) -> Followed:

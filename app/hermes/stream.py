@@ -51,18 +51,24 @@ async def get_events(
 async def _exchange(route: Route, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float) -> None:
     exchange = _Exchange(request, sink, opened, silence_s)
     try:
+        await _connect(route, exchange)
+        await exchange.ended
+    finally:
+        exchange.close()
+
+
+async def _connect(route: Route, exchange: _Exchange) -> None:
+    try:
         async with asyncio.timeout(CONNECT_S):
             await asyncio.get_running_loop().create_connection(
                 lambda: exchange, route.host, route.port, ssl=_tls() if route.tls else None
             )
     except TimeoutError as exc:
+        if exchange.is_sent:  # by a loop that was too busy to notice
+            return
         raise UpstreamTimeout() from exc
     except OSError as exc:
         raise UpstreamUnreachable(detail=type(exc).__name__) from exc
-    try:
-        await exchange.ended
-    finally:
-        exchange.close()
 
 
 @cache
@@ -108,6 +114,11 @@ class _Exchange(asyncio.BufferedProtocol):
             self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def is_sent(self) -> bool:
+        """Hermes may have the request."""
+        return self._transport is not None
 
     # asyncio
 
@@ -200,3 +211,4 @@ class _Exchange(asyncio.BufferedProtocol):
             self.ended.set_result(None)
         else:
             self.ended.set_exception(error)
+            self.ended.exception()  # looked at: who waited may have been cancelled

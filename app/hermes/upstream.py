@@ -6,7 +6,7 @@ The words are those of the session stream (its event names and fields), whatever
     tool.started {tool_id?, tool_name, preview?, args?}   tool.progress {tool_id?, tool_name, ...}
     tool.completed | tool.failed {tool_id?, tool_name, result?, error?, duration_s?}
     assistant.commentary {text, already_streamed?}   assistant.completed {content: its last segment}
-    approval.request {command, description?, choices, timeout_s, tool_id?}   approval.responded {choice?}
+    approval.request {command, description?, choices, timeout_s?, tool_id?}   approval.responded {choice?}
     clarify.request {request_id, question, choices?, timeout_s}
     run.completed {completed, interrupted?, usage?, messages?}   run.failed {error}   run.cancelled {}   error   done
 

@@ -37,13 +37,22 @@ class Outward:
         """
         if claim.key is None:
             return await deed()
-        place, said = (claim.principal, claim.type, claim.key), store.fingerprint(claim.payload)
+        place = claim.principal, claim.type, claim.key
         if place not in self._at_work:
-            self._at_work[place] = said, self._tasks.start(self._do(claim, deed), claim.type)
-            self._at_work[place][1].add_done_callback(lambda _: self._at_work.pop(place, None))
-        if self._at_work[place][0] != said:
+            work = self._tasks.start(self._do(claim, deed), claim.type)
+            self._at_work[place] = store.fingerprint(claim.payload), work
+            work.add_done_callback(lambda _: self._at_work.pop(place, None))
+        return await self._answer(claim, *self._at_work[place])
+
+    async def under_way(self, claim: Claim) -> Answer | None:
+        """The answer to a copy that came before and is being worked on; None if there is no such. Raises as `once`."""
+        work = self._at_work.get((claim.principal, claim.type, claim.key or ""))
+        return None if work is None or claim.key is None else await self._answer(claim, *work)
+
+    async def _answer(self, claim: Claim, said: str, work: asyncio.Task[Answer | RelayError]) -> Answer:
+        if said != store.fingerprint(claim.payload):
             raise IdReused()
-        result = await asyncio.shield(self._at_work[place][1])
+        result = await asyncio.shield(work)
         if isinstance(result, RelayError):
             raise result
         return result

@@ -150,7 +150,7 @@ class Dispatcher:
 
     def _case(self, tx: Tx, overdue: Overdue, now: float) -> Case:
         device = overdue.device_id
-        frames = wakes.unseen(tx, overdue, now, MAX_FRAMES)
+        frames = wakes.unseen(tx, overdue, now, MAX_FRAMES) if store.may_read(tx, device, now) else ()
         return Case(frames, store.preferences(tx, device), store.active(tx, device, now))
 
     async def _notice(self, frames: Sequence[Unseen], now: float) -> Notice:

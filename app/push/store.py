@@ -28,6 +28,11 @@ _ACTIVE = text(
     "(SELECT 1 FROM sessions s WHERE s.device_id = t.device_id AND s.revoked_at IS NULL "
     "AND (s.expires_at IS NULL OR s.expires_at > :now)) ORDER BY created_at"
 )
+_MAY_READ = text(
+    "SELECT 1 FROM sessions WHERE device_id = :device AND revoked_at IS NULL "
+    "AND (expires_at IS NULL OR expires_at > :now) AND json_type(grants, '$.chat') IS NOT NULL "
+    "AND COALESCE(json_extract(grants, '$.chat') > :now, 1) LIMIT 1"
+)
 _KNOWN = text(
     "SELECT target_id, retired_at IS NULL FROM push_targets WHERE device_id = :device AND provider = :provider "
     "AND endpoint = :endpoint"
@@ -128,6 +133,11 @@ def active(tx: Tx, device_id: str, now: float) -> list[Target]:
         Target(target_id, device, provider, endpoint, orjson.loads(keys), settled, not_before)
         for target_id, device, provider, endpoint, keys, settled, not_before in rows
     ]
+
+
+def may_read(tx: Tx, device_id: str, now: float) -> bool:
+    """Whether a session of the device has the grant that everything kept is read with."""
+    return tx.one(_MAY_READ, {"device": device_id, "now": now}) is not None
 
 
 def endpoint_of(tx: Tx, device_id: str, provider: str) -> str | None:

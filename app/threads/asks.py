@@ -29,6 +29,10 @@ class LinkAsker:
     def __init__(self, link: AgentLink, ask_id: str) -> None:
         self._link, self._ask_id = link, ask_id
 
+    async def waits_for(self, tool_id: str) -> bool:
+        """The plugin says by itself when the agent went on."""
+        return True
+
     async def decide(self, choice: str) -> int:
         heard = await self._link.answer(self._ask_id, choice=choice)
         return heard.resolved if heard.result == "ok" else 0
@@ -76,7 +80,7 @@ class LinkAsks:
 
     def typed(self, thread: Lane, text: str) -> Typed | None:
         """What this text answers, if it is typed into this thread now."""
-        lane = _lane_of(thread)
+        lane = lane_of(thread)
         if not text.startswith("/"):
             id = self._approvals.open_in(lane, "question")
             return None if id is None else Typed("question", id, text)
@@ -84,6 +88,10 @@ class LinkAsks:
         choice = {"approve": (words[1:2] or ["once"])[0], "deny": "deny"}.get(words[0]) if words else None
         id = self._approvals.open_in(lane, "approval") if choice is not None else None
         return None if id is None or choice is None else Typed("approval", id, choice)
+
+    def questions(self) -> dict[str, str]:
+        """Of all threads that have one open: lane → its id."""
+        return self._approvals.open_all(PREFIX, "question")
 
     def is_open(self, typed_id: str) -> bool:
         return self._approvals.is_open(typed_id)
@@ -96,10 +104,10 @@ class LinkAsks:
             await self._approvals.respond(device_id, typed.id, typed.said, None)
 
 
-def _lane_of(thread: Lane) -> str:
+def lane_of(thread: Lane) -> str:
     return f"{PREFIX}{thread.chat_id}:{thread.thread_id}"
 
 
 def _lane(thread: Lane, frame: codec.Ask) -> str:
     """Hermes resolves its oldest approval of a session; confirmations have an id there, and need no order."""
-    return _lane_of(thread) + (f":{frame.ask_id}" if frame.kind == "confirm" else "")
+    return lane_of(thread) + (f":{frame.ask_id}" if frame.kind == "confirm" else "")

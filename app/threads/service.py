@@ -15,13 +15,14 @@ from app.clock import Clock, Sleep
 from app.db import Database, Tx
 from app.delivery.messages import Messages
 from app.delivery.peer import Peer
+from app.delivery.replies import Take
 from app.errors import OutcomeUncertain, PayloadInvalid, RelayError
 from app.hermes.link.line import AgentLink
 from app.once import store as once
 from app.once.keys import Claim, key_of
 from app.tasks import Supervisor
 from app.threads import store
-from app.threads.asks import LinkAsks, Typed
+from app.threads.asks import LinkAsks, Typed, lane_of
 from app.threads.errors import ChatsFull, ChatUnknown, QueueFull
 from app.threads.events import Files, LinkEvents
 from app.threads.lanes import Lanes, is_at_once
@@ -75,7 +76,7 @@ class Threads:
 
         drafts, hello, self._events.known = await self._db.write(work)
         self._streams.restore(drafts)
-        self._events.hello = hello
+        self._events.hello, self._link.was_there = hello, hello is not None
 
     async def close(self) -> None:
         """What is half written is stored as it is."""
@@ -92,18 +93,10 @@ class Threads:
 
     # the gateway
 
-    def state(self) -> Json:
-        """`upstream.gateway` of auth.ok."""
-        return self._link.state(was_there=self._events.hello is not None)
-
     def commands(self) -> list[Json]:
         """The gateway's slash commands {name, description, usage?}, as it told them last."""
         commands = (self._events.hello or {}).get("commands", ())
         return [{name: value for name, value in one.items() if value is not None} for one in commands]
-
-    @property
-    def is_up(self) -> bool:
-        return self._link.is_up
 
     # saying
 
@@ -119,27 +112,40 @@ class Threads:
             raise ChatUnknown()
         body = said.model_dump(mode="json", exclude_none=True)
         claim = Claim(peer.device_id, "message.send", key_of("message.send", body, frame_id), body)
-        typed = None if said.media or not self._link.is_up else self._asks.typed(lane, said.text)
-        passes = typed is None and self._lanes.is_busy(lane) and is_at_once(said.text)
-        now = self._clock.now()
+        is_up, now = self._link.is_up, self._clock.now()
+        typed = None if said.media or not is_up else self._asks.typed(lane, said.text)
+        at_once, is_busy = typed is None and is_at_once(said.text), self._lanes.is_busy(lane)
 
         def effect(tx: Tx) -> Json:
             media = self._files(tx, said.media) if said.media else []
+            passes = at_once and (is_busy or store.runs(tx, lane))
             message = self._queue(tx, lane, said.text, media, said.reply_to, peer.device_id, now, typed, passes=passes)
             tx.after_commit(lambda: self._queued(lane, message, peer, typed, passes=passes))
             answer = {"client_msg_id": said.client_msg_id, "message_id": message["message_id"], **lane.as_json()}
-            return answer | {"queued": not self._link.is_up}
+            return answer | {"queued": not is_up}
 
         return await self._db.write(lambda tx: once.settled(tx, claim, now, lambda: effect(tx)))
 
-    def reply(self, tx: Tx, device_id: str, said: ProactiveReply, now: float) -> None:
-        """Of an older client, to the chat that it names, or that of the message it replies to. Raises QueueFull."""
-        to = store.message(tx, said.reply_to) if said.reply_to else None
-        lane = Lane(said.chat_id or (to or {}).get("chat_id") or HOME, (to or {}).get("thread_id") or "")
-        if not lane.concerns(device_id):
-            lane = Lane(HOME)
-        message = self._queue(tx, lane, said.text, [], said.reply_to, device_id, now, None, passes=False)
-        tx.after_commit(lambda: self._queued(lane, message, None, None, passes=False))
+    def taker(self) -> Take | None:
+        """Takes replies of older clients, while the gateway is there."""
+        if not self._link.is_up:
+            return None
+        questions = self._asks.questions()
+
+        def take(tx: Tx, device_id: str, said: ProactiveReply, now: float) -> None:
+            """To the chat that it names, or that of the message it replies to. Raises QueueFull, ChatsFull."""
+            to = store.message(tx, said.reply_to) if said.reply_to else None
+            lane = Lane(HOME) if to is None else Lane(to["chat_id"], to.get("thread_id") or "")
+            if said.chat_id is not None and said.chat_id != lane.chat_id:
+                lane = Lane(said.chat_id)
+            if not lane.concerns(device_id):
+                lane = Lane(HOME)
+            asked = questions.get(lane_of(lane))
+            typed = Typed("question", asked, said.text) if asked is not None else None
+            message = self._queue(tx, lane, said.text, [], said.reply_to, device_id, now, typed, passes=False)
+            tx.after_commit(lambda: self._queued(lane, message, None, typed, passes=False))
+
+        return take
 
     def _queue(
         self, tx: Tx, lane: Lane, text: str, media: list[Json], reply_to: str | None, device_id: str, now: float,
@@ -187,7 +193,7 @@ class Threads:
             pass
         except RelayError as exc:
             log.info("a typed answer came too late", extra={"code": exc.code})
-            passes = self._lanes.is_busy(lane) and (is_at_once(typed.said) or self._asks.is_open(typed.id))
+            passes = self._asks.is_open(typed.id) or (self._lanes.is_busy(lane) and typed.kind == "approval")
             await self._db.write(lambda tx: store.set_state(tx, id, "queued", passes=passes))
             if passes:
                 await self._pass_by(lane, id)

@@ -80,6 +80,9 @@ _INBOUND = text(_SELECT + "WHERE inbound_id = :id")
 _PASSING = text(_SELECT + "WHERE passes <> 0 ORDER BY row")
 _ANSWERING = text(_SELECT + "WHERE state = 'answering'")
 _LANES = text("SELECT DISTINCT chat_id, thread_id FROM inbound WHERE passes = 0 AND state <> 'answering'")
+_RUNS = text(
+    "SELECT 1 FROM inbound WHERE chat_id = :chat AND thread_id = :thread AND passes = 0 AND state = 'taken' LIMIT 1"
+)
 _STATE = text("UPDATE inbound SET state = :state, passes = :passes WHERE inbound_id = :id")
 _TAKEN = text("UPDATE inbound SET state = 'taken' WHERE inbound_id = :id AND state = 'queued'")
 _GONE = text("DELETE FROM inbound WHERE inbound_id = :id RETURNING chat_id, thread_id")
@@ -137,10 +140,9 @@ class Waiting:
 
 def exists(tx: Tx, chat_id: str) -> bool:
     """Whether Hermes may write there: a chat that was used before, or one with a device that is paired."""
-    if chat_id == HOME or tx.one(_KNOWN, {"chat": chat_id}) is not None:
-        return True
-    device = Lane(chat_id).device_id
-    return device is not None and tx.one(_PAIRED, {"device": device}) is not None
+    if (device := Lane(chat_id).device_id) is not None:
+        return tx.one(_PAIRED, {"device": device}) is not None
+    return chat_id == HOME or tx.one(_KNOWN, {"chat": chat_id}) is not None
 
 
 def chats(tx: Tx) -> int:
@@ -257,6 +259,11 @@ def answering(tx: Tx) -> list[Waiting]:
 
 def lanes(tx: Tx) -> list[Lane]:
     return [Lane(*row) for row in tx.all(_LANES)]
+
+
+def runs(tx: Tx, lane: Lane) -> bool:
+    """Whether the gateway has taken something there and is not through with it."""
+    return tx.one(_RUNS, {"chat": lane.chat_id, "thread": lane.thread_id}) is not None
 
 
 def set_state(tx: Tx, id: str, state: str, *, passes: bool) -> None:

@@ -166,6 +166,7 @@ class Streams:
                 log.warning("more messages are written at once than are shown", extra={"dropped": oldest})
                 self.drop(oldest)
             draft = self._drafts[id] = Draft(id, lane, text, reply_to)
+            self.calm(lane)
         elif draft.text == text:
             return
         else:
@@ -236,6 +237,9 @@ class Streams:
 
     def knows_bubble(self, bubble: str, lane: Lane) -> bool:
         return lane in self._busy and bubble in self._busy[lane].told
+
+    def is_typing(self, lane: Lane) -> bool:
+        return lane in self._busy and self._busy[lane].typing
 
     def calm(self, lane: Lane) -> None:
         """An answer is there, or the turn is over: no tool runs any more."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from app.errors import RelayError
 from app.hermes.dashboard.dashboard import HearOut, Listen
-from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamUnreachable
-from app.hermes.upstream import Event
+from app.hermes.errors import StreamBroken, UpstreamBusy, UpstreamError, UpstreamInvalid, UpstreamUnreachable
+from app.hermes.upstream import Event, Upstream
 from app.turns import store
 from app.turns.asking import Asking
 from app.turns.ends import Rooms, keep_end
@@ -25,6 +25,7 @@ from app.wire.sse import EventTooLong
 log = logging.getLogger("talaria.turns")
 
 CHECKPOINT_S = 2.0
+BUSY_S = (1.0, 2.0, 4.0)  # pauses before a Hermes that is full is asked again
 WAITING_S = 10.0  # from the submit, without a word of an answer
 
 
@@ -90,21 +91,53 @@ class Course:
             self._turn.finish("uncertain", TurnUncertain())
 
     async def _submit(self) -> bool:
-        turn, hermes = self._turn, self._rooms.hermes
-        upstream, session = await hermes.choose(turn.order), None
+        turn, now = self._turn, self._rooms.clock.now()
+        notice = asyncio.get_running_loop().call_later(WAITING_S, self._say_waiting)
+        try:
+            bond, session = await self._prepare()
+            lease = bond.lease
+            if lease.session_id != turn.session_id:  # who sent it had not heard that the conversation moved
+                turn.follow(lease.session_id)
+            if not await self._rooms.db.write(lambda tx: store.submitting(tx, turn.turn_id, lease, now)):
+                return False
+            turn.bond = bond
+            if session is not None:
+                self._announce(session)
+            await self._listen_in_time(bond)
+        finally:
+            notice.cancel()
+        return True
+
+    async def _listen_in_time(self, bond: Bond) -> None:
+        """A Hermes that is full has not got the message: it is asked again, a few times."""
+        for pause in BUSY_S:
+            try:
+                return await self._listen(bond)
+            except UpstreamBusy as exc:
+                log.info("hermes is busy", extra={"turn": self._turn.turn_id, "reason": exc.message})
+                await self._rooms.sleep(max(pause, exc.retry_after or 0))
+        return await self._listen(bond)
+
+    async def _prepare(self) -> tuple[Bond, dict[str, Any] | None]:
+        """A session and a lease. An upstream that is lost in between has got nothing: then the next best is taken."""
+        hermes, turn, before = self._rooms.hermes, self._turn, self._turn.session_id
+        upstream = await hermes.choose(turn.order)
+        try:
+            return await self._prepare_over(upstream)
+        except UpstreamUnreachable:
+            other = await hermes.choose(turn.order)
+            if other is upstream:
+                raise
+            turn.bind(before or "")
+            return await self._prepare_over(other)
+
+    async def _prepare_over(self, upstream: Upstream) -> tuple[Bond, dict[str, Any] | None]:
+        turn, hermes, session = self._turn, self._rooms.hermes, None
         if turn.session_id is None:
             session = await upstream.create(turn.order)
             hermes.rows.read(session["id"], [])
             turn.bind(session["id"])
-        lease = await hermes.lease(upstream, turn.state.session_id, turn.order)
-        now = self._rooms.clock.now()
-        if not await self._rooms.db.write(lambda tx: store.submitting(tx, turn.turn_id, lease, now)):
-            return False
-        turn.bond = Bond(upstream, lease)
-        if session is not None:
-            self._announce(session)
-        await self._listen(turn.bond)
-        return True
+        return Bond(upstream, await hermes.lease(upstream, turn.state.session_id, turn.order)), session
 
     def _announce(self, session: dict[str, Any]) -> None:
         turn = self._turn
@@ -117,7 +150,6 @@ class Course:
         """Submit, and listen to the end of the stream. Raises what says that nothing runs upstream."""
         turn = self._turn
         turn.submitted = True
-        notice = asyncio.get_running_loop().call_later(WAITING_S, self._say_waiting)
         try:
             await bond.upstream.run(bond.lease, turn.order, self)
         except UpstreamUnreachable:
@@ -130,8 +162,6 @@ class Course:
             raise
         except Exception:  # ours: Hermes goes on, so the history will know
             log.exception("reading a stream failed", extra={"turn": turn.turn_id})
-        finally:
-            notice.cancel()
         if turn.state.dropped:
             log.warning("events were dropped", extra={"turn": turn.turn_id, "events": turn.state.dropped})
 
@@ -187,6 +217,5 @@ class Course:
 
     async def _checkpoint(self) -> None:
         turn, now = self._turn, self._rooms.clock.now()
-        state = turn.state
-        progress = state.snapshot() | {"n": state.n, "session_id": state.session_id}
+        progress = turn.state.checkpoint()
         await self._rooms.db.write(lambda tx: store.checkpoint(tx, turn.turn_id, progress, now))

@@ -42,6 +42,7 @@ class Rooms:
     hub: Devices
     hermes: Hermes
     approvals: Approvals
+    approval_s: float  # how long an upstream waits that does not say
     sleep: Sleep
 
 

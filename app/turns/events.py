@@ -14,6 +14,7 @@ from app.wire.envelope import encode
 
 MAX_PAYLOAD = 3 * 1024 * 1024  # bytes: a frame has at most 4 MiB
 MAX_KEPT = 256 * 1024  # bytes of a kept payload
+MAX_TOOLS = 200  # of a snapshot that would be too long
 SCHEMA_VERSION = 1
 TAIL = b"}"
 
@@ -63,12 +64,12 @@ def _shortened(value: Any) -> Any:
 
 
 def snapshot_frame(turn_id: str, state: TurnState, frame_id: str | None = None) -> bytes:
-    """`turn.snapshot`. One that would be too long loses results and arguments, then the middle of its text."""
+    """`turn.snapshot`. One that would be too long loses most of its tools, and the ends of its text."""
     said = state.snapshot()
     payload = {"turn_id": turn_id, "session_id": state.session_id or None, "n": state.n, "state": said}
     frame = encode("chat", "turn.snapshot", payload, id=frame_id or turn_id)
     if len(frame) > MAX_PAYLOAD:
-        said["tools"] = [tool.as_json("error", "duration_s") for tool in state.tools.all[-1000:]]
+        said["tools"] = [tool.as_json("duration_s") for tool in state.tools.all[-MAX_TOOLS:]]
         said["reasoning"] = said["reasoning"][: MAX_KEPT // 4]
         said["text"], said["truncated"] = said["text"][: MAX_PAYLOAD // 6], True
         frame = encode("chat", "turn.snapshot", payload, id=frame_id or turn_id)
@@ -91,6 +92,8 @@ def end_payload(turn_id: str, state: TurnState, now: float) -> dict[str, Any]:
         payload["usage"] = state.usage
     if state.error is not None:
         payload["error"] = state.error
+    if state.room < 0:
+        payload["truncated"] = True
     while (excess := len(orjson.dumps(payload)) - MAX_KEPT) > 0:
         payload["truncated"] = True
         field = "reasoning" if payload.get("reasoning") else "text"

@@ -80,7 +80,7 @@ def _is_ours(state: TurnState, name: str, body: Json) -> bool:
 def _delta(state: TurnState, body: Json) -> Sequence[Event]:
     out = _release(state) if state._held is not None else []
     delta = body.get("delta")
-    if type(delta) is str and (added := state.text.add(delta)):
+    if type(delta) is str and _has_room(state, delta) and (added := state.text.add(delta)):
         if state.asking:
             state.signs.append(("went_on", {}))
         state.n += 1
@@ -91,9 +91,15 @@ def _delta(state: TurnState, body: Json) -> Sequence[Event]:
     return out
 
 
+def _has_room(state: TurnState, delta: str) -> bool:
+    """What is said beyond the bound is left out here; the history has it."""
+    state.room -= len(delta)
+    return state.room >= 0
+
+
 def _reasoning(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     delta = body.get("delta") or body.get("text")
-    if not isinstance(delta, str):
+    if not isinstance(delta, str) or not _has_room(state, delta):
         return []
     state.reasoning.append(delta)
     return [state.emit(name, {"delta": delta})]
@@ -132,7 +138,7 @@ def _asks(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     if name == "approval.request":
         tool = state.tools.of_request(body)
         body |= {"tool_id": tool.tool_id, "tool_name": tool.tool_name} if tool else {}
-    state.signs.append(("asks", body))
+    state.signs.append((name, body))
     return []
 
 
@@ -188,7 +194,8 @@ def _run_completed(state: TurnState, name: str, body: Json, now: float) -> list[
 
 
 def _run_cancelled(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
-    return [*_release(state), *_interrupted(state)]
+    """No end unless its owner stopped it: a Hermes that restarts says so of runs that it still takes to their end."""
+    return [*_release(state), *_interrupted(state)] if state.stopping else []
 
 
 def _interrupted(state: TurnState) -> list[Event]:

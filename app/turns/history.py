@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.hermes.expanded import is_stored_as
 from app.turns.rows import reasoning_of_rows, text_of_rows, words_of
 from app.turns.state import TurnState
 from app.turns.text import Text
@@ -59,7 +60,7 @@ def restate(state: TurnState, rows: Sequence[Row], *, completed: bool) -> None:
         state.text.add(words)
     if thoughts := reasoning_of_rows(rows):
         state.reasoning = [thoughts]
-    stored = Tools.of_rows(rows)
+    stored = Tools.of_rows(rows, [tool.tool_id for tool in state.tools.all])
     if len(stored.all) >= len(state.tools.all):
         state.tools = stored
 
@@ -86,6 +87,8 @@ def _find(rows: Sequence[Row], start: int, message: Message) -> int | None:
             content = words_of(rows[at].get("content")).strip()
             # Hermes puts the text of a failed turn before the next message, a blank line between.
             if any(content == form or content.endswith("\n\n" + form) for form in forms):
+                return at
+            if isinstance(message, str) and is_stored_as(message, content):
                 return at
     return None
 

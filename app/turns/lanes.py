@@ -12,6 +12,8 @@ from app.turns.turn import Turn
 
 log = logging.getLogger("talaria.turns")
 
+MAX_MOVED = 1000  # sessions that went on in another
+
 
 class Lane:
     """Of one session, or of a new conversation that has none yet."""
@@ -30,10 +32,11 @@ class Lanes:
         self._tasks, self._run = tasks, run
         self._by_session: dict[str, Lane] = {}
         self._by_turn: dict[str, Lane] = {}
+        self._moved: dict[str, str] = {}  # session → the one it went on in, the oldest first
         self._driving: set[asyncio.Task[None]] = set()
 
     def enter(self, turn: Turn) -> None:
-        lane = self._by_session.get(turn.state.session_id)
+        lane = self._by_session.get(self._now(turn.state.session_id))
         if lane is None:
             lane = Lane(turn.session_id)
             if turn.session_id is not None:
@@ -48,6 +51,8 @@ class Lanes:
         """A running turn's session is now this one. Returns the turns that wait for it, and follow."""
         lane = self._by_turn[turn.turn_id]
         self._forget(lane)
+        if lane.session_id is not None:
+            self._remember(lane.session_id, session_id)
         lane.session_id = session_id
         self._by_session.setdefault(session_id, lane)
         return list(lane.waiting)
@@ -77,6 +82,19 @@ class Lanes:
                     self._by_turn.pop(turn.turn_id, None)
         finally:
             self._forget(lane)
+
+    def _remember(self, old: str, new: str) -> None:
+        """A device may not have heard of it yet."""
+        self._moved.pop(new, None)
+        if old != new:
+            self._moved[old] = new
+        if len(self._moved) > MAX_MOVED:
+            del self._moved[next(iter(self._moved))]
+
+    def _now(self, session_id: str) -> str:
+        while (moved := self._moved.get(session_id)) is not None:
+            session_id = moved
+        return session_id
 
     def _forget(self, lane: Lane) -> None:
         if lane.session_id is not None and self._by_session.get(lane.session_id) is lane:

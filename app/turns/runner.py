@@ -47,10 +47,10 @@ class Turns:
 
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Devices, hermes: Hermes,
-        approvals: Approvals, outward: Outward, sleep: Sleep = asyncio.sleep,
+        approvals: Approvals, outward: Outward, approval_s: float = 60.0, sleep: Sleep = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._hub, self._tasks = db, clock, hub, tasks
-        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, sleep)
+        self._rooms = Rooms(db, clock, tasks, hub, hermes, approvals, approval_s, sleep)
         self._outward = outward
         self._lanes = Lanes(tasks, self._run)
         self._live: dict[str, Turn] = {}
@@ -73,7 +73,7 @@ class Turns:
         said = payload.model_dump(mode="json", exclude_none=True)
         turn = self._new(peer.device_id, payload.session_id, _kept(said, frame_id))
         key = key_of("chat.send", said, frame_id)
-        crowded = len(self.running(peer.device_id)) >= MAX_OF_DEVICE
+        crowded = self._is_crowded(peer.device_id)
 
         def work(tx: Tx) -> None:
             if key is not None and (before := once.find(tx, peer.device_id, "chat.send", key, said)) is not None:
@@ -109,6 +109,9 @@ class Turns:
         """Hermes begins a turn by itself. It is that device's which last spoke there; without one it is not shown."""
         device_id = self._devices.get(lease.session_id)
         if device_id is None:
+            return
+        if self._is_crowded(device_id):
+            log.warning("a turn that hermes began is not shown: too many run already")
             return
         turn = self._new(device_id, lease.session_id, {"message": ""})
         turn.bond = Bond(self._rooms.hermes.upstream(lease.route), lease)
@@ -154,8 +157,8 @@ class Turns:
 
     def _others(self, turn: Turn) -> int:
         """How many run where this one does."""
-        bonds = (other.bond for other in self._live.values() if other is not turn)
-        return sum(bond is not None and bond.upstream is turn.bound.upstream for bond in bonds)
+        bonds = [other.bond for other in self._live.values() if other is not turn and other.bond is not None]
+        return sum(turn.bond is None or bond.upstream is turn.bond.upstream for bond in bonds)
 
     def _opened(self, turn: Turn) -> None:
         self._remember(turn)
@@ -170,6 +173,7 @@ class Turns:
         self._remember(turn)
         for waiting in self._lanes.adopt(turn, new):
             waiting.bind(new)
+        self._rooms.hermes.rows.forget(old)
         self._watching.moved(old, new)
         self._tasks.start(self._db.write(lambda tx: store.move(tx, old, new)), "turns move")
 
@@ -200,6 +204,9 @@ class Turns:
     def unwatch(self, peer: Peer, session_id: str | None, turn_id: str | None) -> None:
         self._watching.unwatch(peer, session_id, self._live.get(turn_id or ""))
 
+    def _is_crowded(self, device_id: str) -> bool:
+        return len(self.running(device_id)) >= MAX_OF_DEVICE
+
     def running(self, device_id: str) -> list[dict[str, Any]]:
         """The turns this device began that have not ended, as `auth.ok` lists them."""
         return [
@@ -216,6 +223,8 @@ class Turns:
         turn = self._live.get(turn_id)
         if turn is not None and turn.bond is not None:
             return await self._outward.once(claim, lambda: self._interrupt(turn))
+        if (answer := await self._outward.under_way(claim)) is not None:  # it has ended the turn, and waits for Hermes
+            return answer
         return await self._db.write(
             lambda tx: once.settled(
                 tx, claim, self._clock.now(), lambda: {"turn_id": turn_id} | self._stop(tx, turn_id)
@@ -262,7 +271,9 @@ class Turns:
 
     async def recover(self) -> None:
         """Before serving: follow what was under way, for nothing is sent twice, and begin what was only accepted."""
-        for turn in await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved)):
+        going_on = await self._db.write(lambda tx: recovered(tx, self._rooms, self._moved))
+        self._rooms.approvals.abandon_others({turn.turn_id for turn in going_on})
+        for turn in going_on:
             if turn.bond is not None:
                 Asking(turn, self._rooms).adopt()
             self._begin(turn)

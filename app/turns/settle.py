@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from app.errors import RelayError
-from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid
+from app.hermes.errors import StreamBroken, UpstreamError, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable
+from app.hermes.lease import session_of
 from app.hermes.upstream import Followed, Hearer
 from app.turns import store
 from app.turns.ends import Rooms
@@ -18,12 +19,15 @@ from app.wire.sse import EventTooLong
 log = logging.getLogger("talaria.turns")
 
 NO_NEWS_S = 30 * 60.0  # without a new row: then nothing will come any more
+AWAY_S = 120.0  # an upstream that is gone for so long, while the history can be read, has lost its turn
 UNSEEN_S = 120.0  # without our own row, where Hermes never answered the submit
 
 
 class Settlement:
     def __init__(self, turn: Turn, rooms: Rooms, hearer: Hearer) -> None:
         self._turn, self._rooms, self._hearer = turn, rooms, hearer
+        self._away_since: float | None = None  # while the upstream cannot be reached at all
+        self._said_away = False
 
     async def reach(self) -> None:
         """Return when the turn has an end."""
@@ -43,6 +47,8 @@ class Settlement:
                 last_row, news_at = verdict.last_row, now
             if followed is Followed.RUNNING:
                 news_at = now
+            if self._away_since is not None and now - self._away_since >= AWAY_S:
+                followed = Followed.GONE
             if verdict is not None and self._decide(verdict, followed, patient=now - began < UNSEEN_S):
                 return None
             if now - news_at >= NO_NEWS_S:
@@ -65,13 +71,23 @@ class Settlement:
     async def _follow(self) -> Followed | None:
         """None: it could not be asked."""
         turn, bond = self._turn, self._turn.bound
+        away_since, self._away_since = self._away_since, None
         try:
             return await bond.upstream.follow(bond.lease, turn.order, self._hearer)
         except (StreamBroken, UpstreamInvalid, EventTooLong) as exc:
             log.warning("a stream broke off again", extra={"turn": turn.turn_id, "code": exc.code})
         except UpstreamError as exc:
             log.info("a turn cannot be followed", extra={"turn": turn.turn_id, "code": exc.code})
+            if isinstance(exc, UpstreamUnreachable) and not isinstance(exc, UpstreamTimeout):
+                self._away_since = self._rooms.clock.monotonic() if away_since is None else away_since
+            self._say_away(exc)
         return None
+
+    def _say_away(self, exc: UpstreamError) -> None:
+        if not self._said_away:
+            self._said_away = True
+            said = {"code": exc.code, "message": exc.message}
+            self._turn.publish([self._turn.state.emit("run.waiting", said)])
 
     async def _look(self) -> Verdict | None:
         """What the rows say now. None: they cannot be read."""
@@ -82,8 +98,7 @@ class Settlement:
         except RelayError as exc:
             log.info("the history cannot be read", extra={"turn": turn.turn_id, "code": exc.code})
             return None
-        where = rows[-1].get("session_id") if rows else None
-        if isinstance(where, str) and where != turn.state.session_id:  # Hermes gives the rows of where it went on
+        if (where := session_of(rows)) is not None and where != turn.state.session_id:
             turn.follow(where)
         return judge(rows, lease.last_row, earlier, turn.sent)
 
@@ -110,7 +125,7 @@ class Settlement:
     def _restate(self, verdict: Verdict) -> None:
         """The state is replaced by what is stored; who cannot take a snapshot gets what the text grew by."""
         turn = self._turn
-        before = str(turn.state.text)
+        before, turn.state.gap = str(turn.state.text), False
         restate(turn.state, verdict.rows or (), completed=verdict.completed)
         after = str(turn.state.text)
         missing: list[Event] = []

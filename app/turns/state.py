@@ -12,6 +12,8 @@ from app.turns.tools import Tools
 Json: TypeAlias = dict[str, Any]
 Event: TypeAlias = tuple[int, str, Json]  # n, name, payload
 
+MAX_SAID = 16 * 1024 * 1024  # characters of text and thoughts of one turn: far above what anybody reads
+
 
 @dataclass(slots=True)
 class TurnState:
@@ -33,6 +35,7 @@ class TurnState:
     stopping: bool = False  # its owner stopped it: an interruption is what was asked for
     gap: bool = False  # not all was heard: the history is to be asked at the end
     asking: bool = False  # it has asked its owner something: what comes next may say that it was answered
+    room: int = MAX_SAID  # for more text and thoughts; below zero some were left out
     signs: list[tuple[str, Json]] = field(default_factory=list)  # of asking and going on; whoever reads them empties it
     asks: Callable[[], list[Json]] = list  # what is open now
     _first_session: str = ""
@@ -49,7 +52,15 @@ class TurnState:
         return {
             "text": str(self.text), "reasoning": "".join(self.reasoning), "tools": self.tools.as_json(),
             "approvals": self.asks(), "started_at": self.started_at,
-        } | ({"gap": True} if self.gap else {})  # fmt: skip
+        } | ({"gap": True} if self.gap else {}) | ({"truncated": True} if self.room < 0 else {})  # fmt: skip
+
+    def checkpoint(self) -> Json:
+        """What is stored of it every few seconds: without what its tools gave and were given, which the history has."""
+        tools = [tool.as_json("preview", "error", "duration_s", "at") for tool in self.tools.all]
+        return {
+            "text": str(self.text), "reasoning": "".join(self.reasoning), "tools": tools,
+            "started_at": self.started_at, "n": self.n, "session_id": self.session_id,
+        }  # fmt: skip
 
     def emit(self, name: str, payload: Json) -> Event:
         self.n += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,10 +10,13 @@ import orjson
 
 from app.turns.rows import words_of
 from app.turns.text import Text
+from app.wire.depth import is_too_deep
 
 Row = Mapping[str, Any]
 
 MAX_RESULT = 256 * 1024  # bytes of one result or argument list that travel; the rest is in the history
+MAX_LINE = 4096  # characters of a preview and of an error
+MAX_NAME = 128  # characters of a name and of an id
 _IDS = ("tool_call_id", "call_id", "tool_id", "toolCallId")
 
 
@@ -105,8 +108,8 @@ class Tools:
         return got
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Row]) -> Tools:
-        """The tools that a transcript tells of."""
+    def of_rows(cls, rows: Iterable[Row], known: Collection[Any] = ()) -> Tools:
+        """The tools that a transcript tells of; those that are `known` by its ids keep them."""
         tools, text = cls(), Text()
         rows = list(rows)
         for row in rows:
@@ -119,19 +122,19 @@ class Tools:
                 function = call.get("function") if isinstance(call, Mapping) else None
                 if isinstance(function, Mapping):
                     tool = tools._new({"tool_name": function.get("name")})
+                    tool.tool_id = call["id"] if call.get("id") in known else tool.tool_id
                     tool.args, cut = _bounded(_parsed(function.get("arguments")))
                     tool.truncated, tool.at = cut or None, len(str(text))
         tools.read_results(rows)
         return tools
 
     def _new(self, body: Row) -> Tool:
-        own = next((value for key in _IDS if isinstance(value := body.get(key), str) and value), None)
-        tool = Tool(own or f"t{len(self.all) + 1}", _name(body))
+        tool = Tool(next(_ids(body), f"t{len(self.all) + 1}"), _name(body))
         self.all.append(tool)
         return tool
 
     def _by_id(self, body: Row) -> Tool | None:
-        ids = [value for key in _IDS if isinstance(value := body.get(key), str) and value]
+        ids = list(_ids(body))
         return next((tool for tool in self.all if tool.tool_id in ids), None) if ids else None
 
     def _give_result(self, tool: Tool, result: Any) -> None:
@@ -140,13 +143,17 @@ class Tools:
             tool.truncated = tool.truncated or cut or None
 
 
+def _ids(body: Row) -> Iterator[str]:
+    return (value[:MAX_NAME] for key in _IDS if isinstance(value := body.get(key), str) and value)
+
+
 def _name(body: Row) -> str:
     name = body.get("tool_name") or body.get("tool")
-    return name if isinstance(name, str) else "tool"
+    return name[:MAX_NAME] if isinstance(name, str) else "tool"
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+    return value[:MAX_LINE] if isinstance(value, str) and value else None
 
 
 def _parsed(arguments: Any) -> Any:
@@ -157,9 +164,11 @@ def _parsed(arguments: Any) -> Any:
 
 
 def _bounded(value: Any) -> tuple[Any, bool]:
-    """The value, cut if it is too long to travel, and whether it was."""
+    """The value, cut if it is too long or too deep to travel, and whether it was."""
     if isinstance(value, str):
         return (value[:MAX_RESULT], True) if len(value) > MAX_RESULT else (value, False)
+    if is_too_deep([[value]], MAX_RESULT):
+        return None, True
     if value is None or len(raw := orjson.dumps(value)) <= MAX_RESULT:
         return value, False
     return raw[:MAX_RESULT].decode(errors="ignore"), True

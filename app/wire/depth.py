@@ -18,3 +18,10 @@ def is_too_deep(value: Any, length: int) -> bool:
     except orjson.JSONEncodeError:
         return True
     return False
+
+
+def shallow(body: dict[str, Any], length: int) -> dict[str, Any]:
+    """Without the values that no frame could carry."""
+    if not is_too_deep(body, length):
+        return body
+    return {name: value for name, value in body.items() if not is_too_deep([value], length)}

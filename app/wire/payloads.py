@@ -137,7 +137,7 @@ class MediaPart(Payload):
 class ChatSend(Payload):
     session_id: Id | None = None
     message: (
-        Annotated[str, StringConstraints(min_length=1)]
+        Annotated[str, StringConstraints(pattern=r"\S")]
         | Annotated[list[TextPart | ImagePart | MediaPart], Field(min_length=1)]
     )
     model: str | None = None

@@ -65,6 +65,11 @@ class Lab:
             yield server
 
     @asynccontextmanager
+    async def raw_fan(self) -> AsyncIterator[Server]:
+        async with processes.raw_fan(self.scratch()) as server:
+            yield server
+
+    @asynccontextmanager
     async def relay(self, devices: int) -> AsyncIterator[tuple[Server, list[str]]]:
         """A new relay without an agent, and the tokens of devices paired with it."""
         async with processes.relay(self.scratch()) as server:
@@ -79,10 +84,13 @@ class Lab:
         return self._paired
 
     @asynccontextmanager
-    async def relay_and_agent(self, devices: int) -> AsyncIterator[tuple[Server, Server, list[str]]]:
+    async def relay_and_agent(
+        self, devices: int, *, dashboard: bool = False
+    ) -> AsyncIterator[tuple[Server, Server, list[str]]]:
+        """`dashboard`: the relay knows the agent's dashboard too, and runs turns over it."""
         async with (
             processes.stand_in(self.scratch()) as agent,
-            processes.relay(self.scratch(), agent) as server,
+            processes.relay(self.scratch(), agent, agent.dashboard if dashboard else None) as server,
         ):
             yield server, agent, await pair(server, devices)
 

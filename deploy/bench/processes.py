@@ -27,11 +27,20 @@ class Broken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Dashboard:
+    """That of the agent: a socket which runs turns as well."""
+
+    url: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     url: str
     pid: int
     data_dir: Path
     key: str = ""  # what it asks for: the operator token or the API key
+    dashboard: Dashboard | None = None
 
     @property
     def host(self) -> str:
@@ -49,20 +58,33 @@ class Server:
 @asynccontextmanager
 async def bare_echo(scratch: Path) -> AsyncIterator[Server]:
     async with _process(["deploy.bench.bare"], scratch, core=0) as process:
-        yield Server(await _said_url(process, scratch), process.pid, scratch)
+        yield Server((await _said(process, scratch))["url"], process.pid, scratch)
+
+
+@asynccontextmanager
+async def raw_fan(scratch: Path) -> AsyncIterator[Server]:
+    async with _process(["deploy.bench.fan"], scratch, core=0) as process:
+        yield Server((await _said(process, scratch))["url"], process.pid, scratch)
 
 
 @asynccontextmanager
 async def stand_in(scratch: Path) -> AsyncIterator[Server]:
     """The agent: it streams as fast, or as evenly, as a message asks it to."""
-    key = secrets.token_hex(16)
-    async with _process(["app.demo", "--port", "0", "--delay", "0", "--key", key], scratch, core=None) as process:
-        yield Server(await _said_url(process, scratch), process.pid, scratch, key)
+    key, token = secrets.token_hex(16), secrets.token_hex(16)
+    asks = ("--key", key, "--dashboard-token", token)
+    async with _process(["app.demo", "--delay", "0", *asks], scratch, core=None) as process:
+        said = await _said(process, scratch)
+        yield Server(said["url"], process.pid, scratch, key, Dashboard(said["dashboard_url"], token))
 
 
 @asynccontextmanager
-async def relay(scratch: Path, agent: Server | None = None, *, core: int | None = 0) -> AsyncIterator[Server]:
-    """The relay as `talaria serve` runs it. The same `scratch` again is the same relay restarted."""
+async def relay(
+    scratch: Path, agent: Server | None = None, dashboard: Dashboard | None = None, *, core: int | None = 0
+) -> AsyncIterator[Server]:
+    """The relay as `talaria serve` runs it. The same `scratch` again is the same relay restarted.
+
+    Without a dashboard it runs turns over the session stream of its agent.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -72,6 +94,8 @@ async def relay(scratch: Path, agent: Server | None = None, *, core: int | None 
         "TALARIA_LOG_LEVEL": "warning",
         "TALARIA_HERMES_API_URL": agent.url if agent else "",
         "TALARIA_HERMES_API_KEY": agent.key if agent else "",
+        "TALARIA_HERMES_DASHBOARD_URL": dashboard.url if dashboard else "",
+        "TALARIA_HERMES_DASHBOARD_TOKEN": dashboard.token if dashboard else "",
     }
     async with _process(["app", "serve"], scratch, core=core, environ=environ) as process:
         server = Server(f"http://127.0.0.1:{port}", process.pid, scratch / "data")
@@ -117,13 +141,15 @@ def pin(core: int | None, pid: int = 0) -> None:
         os.sched_setaffinity(pid, {CORES[core]})
 
 
-async def _said_url(process: asyncio.subprocess.Process, scratch: Path) -> str:
+async def _said(process: asyncio.subprocess.Process, scratch: Path) -> dict[str, str]:
+    """Where a server listens, which it prints when it does."""
     assert process.stdout is not None
     async with asyncio.timeout(START_SECONDS):
         line = await process.stdout.readline()
     if not line:
         raise Broken(f"a server did not start:\n{_log(scratch).read_text()[-2000:]}")
-    return str(json.loads(line)["url"])
+    said: dict[str, str] = json.loads(line)
+    return said
 
 
 async def _answers(server: Server, process: asyncio.subprocess.Process, scratch: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Any, Self, cast
 
 import orjson
@@ -141,6 +143,15 @@ class Watcher(Stream):
     def _fail(self, text: bytes) -> None:
         if not self.end.done():
             self.end.set_exception(Broken(f"a turn failed: {text[:500]!r}"))
+
+
+def check_route(relay: Server, sessions: Sequence[str], route: str) -> None:
+    """Raises Broken unless all turns of these sessions ran over this kind of upstream."""
+    asked = "SELECT json_extract(lease, '$.route'), count(*) FROM turns WHERE session_id = ? GROUP BY 1"
+    with closing(sqlite3.connect(relay.data_dir / "talaria.db")) as db:
+        ran = {row for session in sessions for row in db.execute(asked, (session,))}
+    if ran != {(route, 1)}:
+        raise Broken(f"each session was to have one turn over the {route}, and had {ran}")
 
 
 async def relayed(relay: Server, tokens: list[str], sessions: list[str], message: str) -> Flow:

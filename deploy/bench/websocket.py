@@ -34,7 +34,7 @@ class Socket(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, host: str, port: int, *, deflate: bool = False) -> None:
+    def __init__(self, host: str, port: int, *, target: str, deflate: bool, headers: str = "") -> None:
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[int | None] = loop.create_future()
@@ -42,9 +42,9 @@ class Socket(asyncio.Protocol):
         self._rest = b""
         self._code: int | None = None
         self._request = (
-            f"GET /ws HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"GET {target} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}\r\nSec-WebSocket-Version: 13\r\n"
-            f"{OFFER if deflate else ''}\r\n"
+            f"{OFFER if deflate else ''}{headers}\r\n"
         ).encode()
 
     @property
@@ -112,10 +112,16 @@ class Socket(asyncio.Protocol):
             self.closed.set_result(self._code)
 
 
-async def connect(host: str, port: int, *, deflate: bool = False) -> Socket:
-    """Raises ConnectionError when refused, and when the server accepts compression: this client cannot read it."""
+async def connect(
+    host: str, port: int, *, target: str = "/ws", deflate: bool = False, headers: str = ""
+) -> Socket:  # fmt: skip
+    """`headers` are whole lines. Raises ConnectionError when refused, and when the server accepts compression: this
+    client cannot read it.
+    """
     loop = asyncio.get_running_loop()
-    _, socket = await loop.create_connection(lambda: Socket(host, port, deflate=deflate), host, port)
+    _, socket = await loop.create_connection(
+        lambda: Socket(host, port, target=target, deflate=deflate, headers=headers), host, port
+    )
     async with asyncio.timeout(OPEN_SECONDS):
         await socket.opened
     return socket

@@ -53,6 +53,9 @@ class Agent:
         if self.fails is not None:
             raise self.fails
 
+    async def waits_for(self, tool_id: str) -> bool:
+        return True
+
     async def decide(self, choice: str) -> int:
         await self._reached(choice)
         waiting = [entry for entry in self.pending if self.clock.monotonic() < entry[1]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import orjson
 import pytest
 
-from app.approvals.ask import MAX_TEXT, Ask
+from app.approvals.ask import MAX_TEXT, MAX_TOOL, Ask
 from app.approvals.errors import ApprovalClosed, ApprovalUnknown, ApprovalWaiting
 from app.approvals.register import MAX_ALL, MAX_OF_TURN
 from app.delivery.keep import MAX_BODY
@@ -67,6 +68,16 @@ async def test_long_texts_are_cut_and_marked(rooms: Rooms, letter: str) -> None:
     said = rooms.approvals.open()[0][0]
     assert MAX_TEXT * 0.9 < len(orjson.dumps(said["summary"])) <= MAX_TEXT + 2
     assert (said["approval_id"], said["choices"]) == (id, ["once", "deny"])
+
+
+async def test_what_no_agent_should_ask_can_still_be_shown_and_answered(rooms: Rooms) -> None:
+    id = await rooms.ask("x", tool="y" * 400_000, choices=("", "z" * 2000))
+    (said,) = rooms.approvals.open()[0]
+    assert (said["tool"], said["choices"]) == ("y" * MAX_TOOL, ["once", "deny"])
+    assert (await rooms.respond(id, "deny"))["outcome"] == "denied"
+    timeless = await rooms.ask("x", timeout_s=math.nan)
+    await rooms.pass_time(0)
+    assert (await rooms.outcome(timeless))["outcome"] == "expired"
 
 
 async def test_what_devices_are_told_at_once_fits_into_a_frame(rooms: Rooms) -> None:

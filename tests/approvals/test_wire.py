@@ -28,6 +28,9 @@ class Hermes:
     def __post_init__(self) -> None:
         self.gate.set()
 
+    async def waits_for(self, tool_id: str) -> bool:
+        return True
+
     async def decide(self, choice: str) -> int:
         return int(await self.answer("", choice))
 

@@ -83,9 +83,9 @@ async def laid() -> AsyncIterator[Cable]:
 
 
 @asynccontextmanager
-async def behind(cable: Cable, hermes: StandIn, data_dir: Path) -> AsyncIterator[RunningRelay]:
+async def behind(cable: Cable, hermes: StandIn, data_dir: Path, **more: str) -> AsyncIterator[RunningRelay]:
     """A relay at the far end, whose origin is the cable's: pages are served from there."""
-    settings = settings_for(data_dir, HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY, PUBLIC_URL=cable.url)
+    settings = settings_for(data_dir, HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY, PUBLIC_URL=cable.url, **more)
     async with running(settings) as relay:
         cable.plug_into(relay.url)
         yield relay

@@ -23,16 +23,14 @@ async def take(file: Path, chromium: str = "/usr/bin/chromium") -> None:
         async with (
             serve_stand_in(KEY, delay_s=0.01) as hermes,
             laid() as cable,
-            behind(cable, hermes, Path(data_dir)) as relay,
+            behind(cable, hermes, Path(data_dir), HERMES_DASHBOARD_URL=hermes.dashboard_url) as relay,
             async_playwright() as playwright,
         ):
             browser = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
             async with opened(browser, relay, cable.url) as phone:
                 await phone.pair()
-                await phone.say("Which machine are you on? Use your tools.")
-                await expect(phone.answers.last).to_contain_text("no hands")
-                await phone.say("Now something slow, please.")
-                await expect(phone.answers.last).to_contain_text("keeps what it says", timeout=30_000)
+                await phone.say("Clean up the old logs")
+                await expect(phone.page.locator(".ask")).to_be_visible()
                 await phone.page.screenshot(path=file)
             await browser.close()
 

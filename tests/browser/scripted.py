@@ -58,9 +58,9 @@ class ScriptedRelay:
 
     # what the relay says
 
-    async def say(self, type_: str, payload: Json, *, kept: bool = False) -> None:
+    async def say(self, type_: str, payload: Json, *, channel: str = "chat", kept: bool = False) -> None:
         """To every page. A kept frame has the next number."""
-        frame: Json = {"channel": "chat", "type": type_, "id": "x", "payload": payload}
+        frame: Json = {"channel": channel, "type": type_, "id": "x", "payload": payload}
         if kept:
             self.head += 1
             frame["seq"] = self.head

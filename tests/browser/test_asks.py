@@ -99,6 +99,42 @@ async def test_an_answer_that_may_not_have_arrived_keeps_its_id(paired: Scripted
     assert first == second
 
 
+async def test_an_answer_that_was_not_sent_is_said_so(paired: ScriptedPage) -> None:
+    paired.watch.unplugged = True
+    await paired.open()
+    await paired.relay.approval("a1", "ls")
+    paired.relay.hello["approvals"] = [approval("a1", "ls")]
+    await paired.relay.hang_up()
+    await expect(paired.page.locator(".status")).to_contain_text("Reconnecting")
+    await paired.button("Allow once").click()
+    await expect(paired.cards.get_by_role("alert")).to_have_text("There is no connection to the relay.")
+    await paired.page.evaluate("dispatchEvent(new Event('online'))")
+    await expect(paired.page.locator(".status")).to_contain_text("Connected")
+    await expect(paired.cards.get_by_role("alert")).to_have_count(0)
+    assert paired.relay.all("approval.respond") == []
+
+
+async def test_it_stands_behind_the_tool_that_asked_although_that_is_known_late(paired: ScriptedPage) -> None:
+    """As after a restart of the relay, for a page that was loaded again."""
+    await paired.open()
+    await paired.relay.event("tool.started", tool_id="t1", tool_name="terminal")
+    await paired.relay.approval("a1", "ls")
+    await expect(paired.cards).to_be_visible()
+    asked = approval("a1", "ls")
+    paired.relay.hello |= {"approvals": [asked], "turns": [{"turn_id": "t", "session_id": "s", "n": 1}]}
+    await paired.page.reload()
+    await expect(paired.page.locator(".status")).to_contain_text("Connected")
+    for text in ("", "I look."):
+        state = {"text": text, "reasoning": "", "tools": [], "approvals": [asked], "gap": True}
+        await paired.relay.say("turn.snapshot", {"turn_id": "t", "session_id": "s", "n": 1, "state": state})
+    payload = {"tool_id": "t1", "tool_name": "terminal"}
+    event = {"turn_id": "t", "session_id": "s", "seq": 2, "event": "tool.completed", "payload": payload}
+    await paired.relay.say("stream.event", event)
+    await expect(paired.answer.locator(".tool")).to_be_visible()
+    order = await paired.answer.locator("> *").evaluate_all("all => all.map(it => it.className)")
+    assert order[1:4] == ["prose", "tool", "ask"]
+
+
 async def test_several_are_answered_in_order(paired: ScriptedPage) -> None:
     await paired.open()
     await paired.relay.approval("a1", "first")

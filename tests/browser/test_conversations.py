@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Locator, expect
 
-from tests.browser.scripted import ScriptedPage, refusal, sent_by
+from tests.browser.scripted import Json, ScriptedPage, refusal, sent_by
 
 pytestmark = pytest.mark.browser
 
@@ -71,6 +71,7 @@ async def test_one_is_deleted_after_a_confirmation(listed: ScriptedPage) -> None
     menu = await menu_of(listed, "Apples")
     await menu.get_by_role("button", name="Delete").click()
     await expect(menu).to_contain_text("“Apples” will be gone for good")
+    await expect(menu.get_by_role("button", name="Cancel")).to_be_focused()  # not lost with the button that was pressed
     await menu.get_by_role("button", name="Cancel").click()
     assert listed.relay.all("chat.sessions.delete") == []
     menu = await menu_of(listed, "Apples")
@@ -157,3 +158,24 @@ async def test_what_happens_elsewhere_is_shown_here(listed: ScriptedPage) -> Non
     assert (await listed.relay.until("chat.send"))["session_id"] == "a2"
     await listed.relay.say("chat.session", {"session_id": "a2", "deleted": True})
     await expect(title(listed)).to_have_text("New conversation")
+
+
+async def test_more_of_a_long_list_stays_and_nothing_is_listed_twice(listed: ScriptedPage) -> None:
+    all_ = [{"id": f"s{n}", "title": f"Number {n}"} for n in range(120)]
+
+    def page(payload: Json) -> tuple[str, Json]:
+        start, end = payload["offset"], payload["offset"] + payload["limit"]
+        return "chat.sessions", payload | {"sessions": all_[start:end], "has_more": end < len(all_)}
+
+    listed.relay.answers["chat.sessions.list"] = page
+    await listed.open(began=False)
+    await listed.button("Conversations").click()
+    rows = drawer(listed).get_by_role("listitem")
+    await expect(rows).to_have_count(50)
+    all_.insert(0, {"id": "new", "title": "From another device"})
+    await drawer(listed).get_by_role("button", name="More").click()
+    await expect(rows).to_have_count(99)
+    await expect(rows.get_by_text("Number 49", exact=True)).to_have_count(1)
+    await listed.relay.say("chat.session", {"session_id": "new", "title": "From another device"})
+    await expect(rows.first).to_contain_text("From another device")
+    await expect(rows).to_have_count(99)

@@ -118,14 +118,38 @@ async def test_a_stop_that_does_not(paired: ScriptedPage) -> None:
 async def test_a_failure_says_what_can_be_done(paired: ScriptedPage) -> None:
     await paired.open()
     error = {
-        "code": "upstream_unreachable",
+        "code": "upstream_failed",
         "layer": "upstream",
-        "message": "Hermes cannot be reached.",
+        "message": "Hermes failed: HTTP 500",
         "retryable": True,
     }
     await paired.relay.say("turn.failed", ended("", "failed", error=error), kept=True)
     failure = paired.page.get_by_role("group", name="Failure")
     await expect(failure).to_contain_text("Hermes could not be used")
-    await expect(failure).to_contain_text("Hermes cannot be reached.")
-    await expect(failure).to_contain_text("Look whether Hermes runs")
-    await expect(failure).to_contain_text("upstream · upstream_unreachable")
+    await expect(failure).to_contain_text("Hermes failed: HTTP 500")
+    await expect(failure).to_contain_text("Hermes' log says more.")
+    await expect(failure).to_contain_text("upstream · upstream_failed")
+
+
+async def test_what_is_wrong_with_hermes_is_said_with_what_to_do(paired: ScriptedPage) -> None:
+    key = {
+        "state": "auth_required",
+        "code": "upstream_key_short",
+        "message": "the key is <b>short</b>: set a longer one",
+    }
+    nobody = {"state": "down", "code": "upstream_unreachable", "message": "it does not answer at http://127.0.0.1:9119"}
+    paired.relay.hello["upstream"] = {"api": key, "dashboard": nobody}
+    await paired.open(began=False)
+    status, banner = paired.page.locator(".status"), paired.page.locator(".banner")
+    await expect(status).to_contain_text("Connected, but Hermes lets nobody in")
+    await expect(banner).to_have_text("The key is <b>short</b>: set a longer one.")
+    await paired.page.get_by_role("button", name="Conversations").click()
+    note = paired.page.locator("dialog .foot")
+    await note.locator("summary").click()
+    await expect(note).to_contain_text("It does not answer at http://127.0.0.1:9119.")
+    await paired.page.keyboard.press("Escape")
+    up = {"state": "up", "version": "0.19.0"}
+    await paired.relay.say("upstream", {"api": up, "dashboard": up}, channel="system")
+    await expect(banner).to_have_count(0)
+    await expect(status).to_have_text("Connected")
+    await expect(note).to_have_count(0)

@@ -100,6 +100,16 @@ async def test_a_message_to_a_closed_page_is_there_afterwards(phone: PhonePage) 
     await expect(await show(phone)).to_have_count(2)
 
 
+async def test_what_the_owner_says_elsewhere_is_no_news(phone: PhonePage) -> None:
+    await phone.pair()
+    other = await phone.relay.connect()
+    await other.until("synced")
+    await other.ask("messages", "message.send", text="I am the owner")
+    await send(phone, "The disk is full")
+    await expect(phone.page.locator(".notice")).to_contain_text("The disk is full")
+    await expect(await show(phone)).to_have_count(1)
+
+
 async def test_a_notice_opens_the_view_and_a_conversation_closes_it(phone: PhonePage) -> None:
     await phone.pair()
     await send(phone, "one\ntwo")

@@ -115,8 +115,24 @@ def aside(n: int, text: str) -> tuple[str, dict[str, Any]]:
     return event(n, "assistant.commentary", text=text)
 
 
+def broken(n: int, text: str, *tools: str, reasoning: str = "") -> tuple[str, dict[str, Any]]:
+    """A snapshot of a relay that has not heard all."""
+    type_, payload = snapshot(n, text, *tools)
+    return type_, payload | {"state": payload["state"] | {"gap": True, "reasoning": reasoning}}
+
+
 RUNS, ENDED = ["t1", "running"], ["t1", "ended"]
+SEEN = [thought(1, "hm"), delta(2, "abc"), tool(3, "started")]
 FOLDS += [
+    # After a break the relay knows less than the page has shown: that stays, where it was.
+    (
+        [*SEEN, broken(1, ""), broken(1, "abc"), tool(2, "completed")],
+        [{"thought": "hm"}, "abc", ["t1", "completed"]],
+        "abc",
+    ),
+    ([*SEEN, broken(1, "a", "t2")], [{"thought": "hm"}, "abc", RUNS, ["t2", "running"]], "abc"),
+    ([*SEEN, broken(1, "abc\n\nd", reasoning="h")], [{"thought": "hm"}, "abc", RUNS, "d"], "abc\n\nd"),
+    ([*SEEN, broken(1, "xyz", reasoning="so")], [{"thought": "so"}, "xyz", RUNS], "xyz"),
     # Where the relay says it, tools stand where they began; it counts characters, not UTF-16 units.
     ([told(9, "a\n\nb", ("t1", 1), ("t2", 4))], ["a", RUNS, "b", ["t2", "running"]], "a\n\nb"),
     ([told(9, "😀😀\n\nb", ("t1", 2))], ["😀😀", RUNS, "b"], "😀😀\n\nb"),

@@ -23,6 +23,7 @@ async def test_the_answer_comes_before_every_event(rooms: Rooms, say: Say) -> No
     [
         ("chat.send", {}, "payload_invalid"),
         ("chat.send", {"message": ""}, "payload_invalid"),
+        ("chat.send", {"message": " \r\n "}, "payload_invalid"),
         ("chat.send", {"message": []}, "payload_invalid"),
         ("chat.send", {"message": [{"type": "video"}]}, "payload_invalid"),
         ("chat.send", {"message": 7}, "payload_invalid"),

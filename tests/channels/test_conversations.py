@@ -45,6 +45,8 @@ async def titles(rooms: Rooms) -> list[str | None]:
         ("chat.sessions.messages", {"session_id": "none"}, "session_not_found"),
         ("chat.sessions.get", {"session_id": "none"}, "session_not_found"),
         ("chat.sessions.get", {"session_id": "../../health"}, "upstream_unsupported"),
+        ("chat.sessions.get", {"session_id": "."}, "session_not_found"),
+        ("chat.sessions.delete", {"session_id": ".."}, "session_not_found"),
         ("chat.sessions.create", {"title": "x" * 101}, "title_refused"),
         ("chat.sessions.create", {"title": "x" * 1001}, "payload_invalid"),
         ("chat.sessions.create", {"profile": "other"}, "profile_unknown"),

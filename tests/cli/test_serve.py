@@ -21,6 +21,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(talaria: Talaria, number: int
         talaria.url = serving.until("Talaria 0.1.0 listens on ")
         assert serving.until("  phones use  ") == "no public URL"
         assert serving.until("  Hermes API  ") == "http://127.0.0.1:9"
+        assert serving.until("  dashboard   ") == "http://127.0.0.1:9119"
         assert serving.until("  data        ") == str(talaria.data)
         assert talaria.status_of("nobody", "/livez") == 200
         assert serving.stop(number) == 0, serving.errors()

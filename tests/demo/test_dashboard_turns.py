@@ -61,6 +61,14 @@ async def test_an_interrupt_drops_what_waits_in_the_queue(phone: Board, stand_in
     assert [row["text"] for row in (await phone.call("session.history"))["messages"]] == ["gated SAY:one two", "one"]
 
 
+async def test_an_interrupt_while_it_asks_repeats_nothing_that_was_said_before(phone: Board) -> None:
+    await phone.submit("PRE:I look.\nAPPROVE:rm a")
+    await phone.until("approval.request")
+    await phone.call("session.interrupt")
+    end = await phone.until("message.complete")
+    assert (end["status"], end["text"]) == ("interrupted", None)
+
+
 async def both(phone: Board, *calls: tuple[str, Json]) -> None:
     """Calls that the server reads before it does anything else: one segment of the wire."""
     frames = [

@@ -18,6 +18,7 @@ LAB = Path(__file__).parent / "lab" / "run_hermes.py"
 PLUGIN = LAB.parent / "plugins" / "side_by_side"
 SPEC = f"hermes-agent[sms,web]=={HERMES_VERSION}"
 INSTALL_S = 600  # pip, on a slow line
+THREADS = min(32, (os.cpu_count() or 1) + 4)  # in which Hermes runs turns, and reads its rows
 APPROVAL_S = 10  # how long Hermes waits for an approval
 CONTEXT = 64_000  # tokens; less is refused
 OPTIONS = [
@@ -65,8 +66,12 @@ class Lab:
         return [call for call in calls if call["event"] == "request" and call["tools"] and marker in call["user"]]
 
     def times_run(self, marker: str) -> int:
-        """How many turns began with this text: a tool's result is another request of the same turn."""
-        return sum(not call["after_tool"] for call in self.model_calls(marker))
+        """How many turns began with this text: a tool's result is another request of the same turn.
+
+        Hermes puts a text that got no answer before the next one, with a blank line between.
+        """
+        began = (call for call in self.model_calls(marker) if not call["after_tool"])
+        return sum(marker in call["user"].split("\n\n")[-1] for call in began)
 
     def stop_model(self) -> None:
         self.kill("llm")

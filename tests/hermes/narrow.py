@@ -1,4 +1,4 @@
-"""A reverse proxy in front of Hermes that advertises less than Hermes can do: completions are all that is left."""
+"""A reverse proxy in front of Hermes that advertises less than Hermes can do, or says that it can do no more now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.servers import serving
@@ -18,13 +18,18 @@ HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive",
 METHODS = ["GET", "POST", "PATCH", "DELETE"]
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(("run_", "runs", "session_chat"))
+RUNS = ("run_", "runs", "session_chat")  # what is hidden so that completions are all that is left
+FULL = {  # word for word
+    "error": {
+        "message": "Too many concurrent runs (max 10)", "type": "rate_limit_error", "param": None,
+        "code": "rate_limit_exceeded",
+    }
+}  # fmt: skip
 
 
 @asynccontextmanager
-async def narrowed(url: str) -> AsyncIterator[str]:
-    """Its base URL."""
+async def narrowed(url: str, *, hide: tuple[str, ...] = (), full: bool = False) -> AsyncIterator[str]:
+    """Its base URL. `hide`: beginnings of features and endpoints. `full`: it takes no run and no completion."""
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=None) as hermes:
 
         async def forward(request: Request) -> Response:
@@ -49,10 +54,15 @@ async def narrowed(url: str) -> AsyncIterator[str]:
             answer = await hermes.get(request.url.path, headers={"Authorization": request.headers["authorization"]})
             said = answer.json()
             for part in ("features", "endpoints"):
-                said[part] = {k: v for k, v in said.get(part, {}).items() if not _hidden(k)}
+                said[part] = {k: v for k, v in said.get(part, {}).items() if not k.startswith(hide)}
             return Response(json.dumps(said), answer.status_code, media_type="application/json")
 
+        async def refuse(request: Request) -> Response:
+            return JSONResponse(FULL, 429, {"Retry-After": "1"})
+
+        refusing = [Route(path, refuse, methods=["POST"]) for path in ("/v1/runs", "/v1/chat/completions") if full]
         routes = [
+            *refusing,
             Route("/v1/capabilities", capabilities),
             Route("/{path:path}", forward, methods=METHODS),
         ]

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from app.hermes.dashboard import connection
 from app.turns import course, ends, settle
 from app.turns.course import Course
 from app.turns.turn import Turn
@@ -63,7 +64,8 @@ class Points:
 
 
 def hurry(hermes: Any, patch: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Look for ends more often, and give up sooner on what was perhaps never submitted."""
+    """Look for ends, and for the dashboard, more often, and give up sooner on what was perhaps never submitted."""
     patch(settle, "UNSEEN_S", UNSEEN_S)
+    patch(connection, "LONGEST_PAUSE_S", POLL_S[1])
     for upstream in hermes._upstreams.values():
         upstream.poll_s = POLL_S

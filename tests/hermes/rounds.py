@@ -18,7 +18,7 @@ import pytest
 from tests.hermes.hermes_lab import Lab
 from tests.hermes.line import Line, laid
 from tests.hermes.matrix import CELLS, CUT, KILLED, RELAY_KILLED, RESTARTED, STATES, WAYS
-from tests.hermes.narrow import narrowed
+from tests.hermes.narrow import RUNS, narrowed
 from tests.hermes.points import Points, hurry
 from tests.hermes.talk import ENDS, send
 from tests.hermes.ways import environ, up
@@ -27,8 +27,6 @@ from tests.relay import RunningRelay, running, settings_for
 
 ROOT = Path(__file__).parents[2]
 ENDS_WITHIN_S = 60.0
-LONG = "WORDS:120 DELAY:50"  # 6 s: time enough for a fault to be in its middle
-WORDS = " ".join(f"w{n}" for n in range(1, 121))
 SHORT = "SAY:done"
 
 
@@ -37,12 +35,27 @@ class Side:
     """One way in one round: its relay's settings, its lines to Hermes, and its turns by state."""
 
     way: str
+    fault: str
     data_dir: Path
     environ: dict[str, str]
     lines: list[Line]
     markers: dict[str, str] = field(default_factory=lambda: {state: uuid.uuid4().hex for state in STATES})
     turns: dict[str, str] = field(default_factory=dict)
     token: str = ""
+
+    @property
+    def words(self) -> int:
+        """Of a long answer, twenty a second: a fault is to be in its middle, and a cut waits until all have begun."""
+        return 240 if self.fault == CUT else 120
+
+    @property
+    def long(self) -> str:
+        return f"WORDS:{self.words} DELAY:50"
+
+    @property
+    def submits(self) -> str:
+        """A cut meets it once it is under way; else it is held until the fault is over."""
+        return self.long if self.fault == CUT else SHORT
 
     def point(self, state: str) -> str:
         return f"{state}:{self.way}"
@@ -51,9 +64,9 @@ class Side:
         """Returns when each turn is in its state. The running one is last: its answer is to be under way."""
         self.token = phone.token
         await self._send(phone, "accepted", SHORT, reached)
-        await self._send(phone, "submitting", LONG, reached)
+        await self._send(phone, "submitting", self.submits, reached)
         await self._send(phone, "ending", SHORT, reached)
-        self.turns["running"] = (await send(phone, f"{self.markers['running']} {LONG}"))["turn_id"]
+        self.turns["running"] = (await send(phone, f"{self.markers['running']} {self.long}"))["turn_id"]
         await phone.until("stream.event", self._answers)
 
     async def _send(self, phone: Phone, state: str, text: str, reached: Callable[[str], Awaitable[None]]) -> None:
@@ -64,7 +77,7 @@ class Side:
     def _answers(self, frame: Frame) -> bool:
         return frame.payload["turn_id"] == self.turns["running"] and frame.payload["event"] == "assistant.delta"
 
-    async def finish(self, phone: Phone, fault: str, lab: Lab) -> None:
+    async def finish(self, phone: Phone, lab: Lab) -> None:
         """Wait for the ends, and write them down. A turn without one hangs."""
         ends: dict[str, dict[str, Any]] = {}
         try:
@@ -76,8 +89,10 @@ class Side:
         except TimeoutError:
             pass
         for state, turn_id in self.turns.items():
-            finish = _finish(ends.get(turn_id), WORDS if state in ("submitting", "running") else "done")
-            CELLS[(fault, self.way, state)] = finish, lab.times_run(self.markers[state])
+            sent = {"submitting": self.submits, "running": self.long}.get(state, SHORT)
+            whole = "done" if sent == SHORT else " ".join(f"w{n}" for n in range(1, self.words + 1))
+            finish = _finish(ends.get(turn_id), whole)
+            CELLS[(self.fault, self.way, state)] = finish, lab.times_run(self.markers[state])
 
 
 def _finish(end: dict[str, Any] | None, whole: str) -> str:
@@ -88,14 +103,14 @@ def _finish(end: dict[str, Any] | None, whole: str) -> str:
 
 
 @asynccontextmanager
-async def sides(lab: Lab, home: Path) -> AsyncIterator[list[Side]]:
+async def sides(fault: str, lab: Lab, home: Path) -> AsyncIterator[list[Side]]:
     async with AsyncExitStack() as stack:
         found = []
         for way in WAYS:
-            url = await stack.enter_async_context(narrowed(lab.url)) if way == "completions" else lab.url
+            url = await stack.enter_async_context(narrowed(lab.url, hide=RUNS)) if way == "completions" else lab.url
             lines = [await stack.enter_async_context(laid(target)) for target in (url, lab.dashboard)]
             values = environ(way, lab, api=lines[0].url, dashboard=lines[1].url)
-            found.append(Side(way, home / way, values, lines))
+            found.append(Side(way, fault, home / way, values, lines))
         yield found
 
 
@@ -109,14 +124,14 @@ async def together(work: Iterable[Coroutine[Any, Any, Any]]) -> None:
 
 
 async def relay_killed(lab: Lab, home: Path, patch: pytest.MonkeyPatch) -> None:
-    async with sides(lab, home) as ways, AsyncExitStack() as stack:
+    async with sides(RELAY_KILLED, lab, home) as ways, AsyncExitStack() as stack:
         await together(_live_and_die(side) for side in ways)
         phones = {}
         for side in ways:
             relay = await stack.enter_async_context(running(settings_for(side.data_dir, **side.environ)))
             hurry(relay.relay.hermes, patch.setattr)
             phones[side.way] = await relay.connect(session_token=side.token)
-        await together(side.finish(phones[side.way], RELAY_KILLED, lab) for side in ways)
+        await together(side.finish(phones[side.way], lab) for side in ways)
 
 
 async def _live_and_die(side: Side) -> None:
@@ -223,9 +238,9 @@ async def played(fault: str, lab: Lab, home: Path, patch: pytest.MonkeyPatch) ->
     if fault == RELAY_KILLED:
         await relay_killed(lab, home, patch)
         return
-    async with sides(lab, home) as ways, AsyncExitStack() as stack:
+    async with sides(fault, lab, home) as ways, AsyncExitStack() as stack:
         round_ = Round(lab, Points(), ways)
         await round_.open(stack, patch)
         await STRIKES[fault](round_)
         round_.let_go(*STATES)
-        await together(side.finish(round_.phones[side.way], fault, lab) for side in ways)
+        await together(side.finish(round_.phones[side.way], lab) for side in ways)

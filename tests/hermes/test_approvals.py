@@ -25,9 +25,7 @@ MARGIN_S = 3  # the relay takes no answer so close to the end of Hermes's own wa
 
 
 @pytest.fixture(autouse=True)
-def timeout_of_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hermes's API server does not tell how long it waits, so the relay takes it for Hermes's default."""
-    monkeypatch.setattr("app.hermes.runs.APPROVAL_S", float(APPROVAL_S))
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.phone.WAIT", 30.0)
 
 
@@ -228,6 +226,24 @@ async def test_answered_on_the_dashboard_itself(lab: Lab, on_dashboard: Asked) -
     assert refused.payload["code"] == "approval_closed"
     assert (await ended(on_dashboard.phone, turn["turn_id"]))["finish"] == "completed"
     assert on_dashboard.ran() == [1]
+
+
+async def test_answered_where_its_events_went_too_and_the_next_one_waits(lab: Lab, on_dashboard: Asked) -> None:
+    """The phone still shows the first. Its answer must not reach the second, which no phone was shown."""
+    both = "\n".join(f"TOOL:terminal:{on_dashboard.command(n)}" for n in (1, 2))
+    await send(on_dashboard.phone, both)
+    request = await on_dashboard.request()
+    async with dashboard(lab) as page:
+        live = (await page.call("session.resume", session_id=request["session_id"], cols=80))["session_id"]
+        await page.call("approval.respond", session_id=live, choice="deny")
+        async with asyncio.timeout(30):
+            while not any(event["type"] == "approval.request" for event in page.events):
+                await page.live(request["session_id"])
+        refused = await on_dashboard.answer(request, "once")
+        assert refused.payload["code"] == "approval_closed"
+        assert (await on_dashboard.resolved(request))["outcome"] == "resolved_elsewhere"
+        assert (await page.call("approval.respond", session_id=live, choice="deny"))["resolved"] == 1
+    assert on_dashboard.ran() == []
 
 
 async def test_the_first_answer_of_any_device_wins(asked: Asked) -> None:

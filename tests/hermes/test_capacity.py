@@ -1,59 +1,63 @@
-"""More turns than Hermes runs at once: a refusal that is named, or a wait that is said."""
+"""More turns than Hermes runs at once: those over the limit wait without a word of it, or are refused."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.hermes.hermes_lab import Lab
-from tests.hermes.talk import ended, events, send
-from tests.hermes.ways import running_over
-from tests.phone import Phone
+from tests.hermes.hermes_lab import THREADS, Lab
+from tests.hermes.narrow import RUNS, narrowed
+from tests.hermes.talk import ended, events, say, send
+from tests.hermes.ways import environ
+from tests.relay import RunningRelay, running, settings_for
 
 pytestmark = pytest.mark.hermes
 
-RUNS = 10  # max_concurrent_runs of Hermes: beyond it a run is refused
-THREADS = min(32, (os.cpu_count() or 1) + 4)  # of Hermes's pool: beyond them a streamed turn waits without a word
+
+def client(lab: Lab) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {lab.key}"}
+    return httpx.AsyncClient(base_url=lab.url, headers=headers, trust_env=False, timeout=60)
 
 
-async def begin(phone: Phone, count: int, text: str) -> list[str]:
-    return [(await send(phone, text))["turn_id"] for _ in range(count)]
+@asynccontextmanager
+async def all_threads_taken(lab: Lab) -> AsyncIterator[None]:
+    """For some seconds. Streamed turns are not limited, so the last ones only look as if they ran."""
+    async with client(lab) as hermes, AsyncExitStack() as stack:
+        sessions = [(await hermes.post("/api/sessions", json={})).json()["session"]["id"] for _ in range(THREADS)]
+        for id in sessions:
+            body = {"message": "STALL:4 SAY:busy"}
+            stream = hermes.stream("POST", f"/api/sessions/{id}/chat/stream", json=body)
+            assert (await stack.enter_async_context(stream)).status_code == 200
+        yield
 
 
-async def test_too_many_runs(lab: Lab, tmp_path: Path) -> None:
-    """Completions share the limit and its refusal."""
-    async with (
-        running_over("runs", lab, tmp_path / "runs") as relay,
-        running_over("completions", lab, tmp_path / "completions") as other,
-    ):
-        phone, guest = await relay.connect(), await other.connect()
-        turns = await begin(phone, RUNS, "STALL:60")
-        await phone.until("stream.event", lambda f: f.payload["turn_id"] == turns[-1])
-        for one in (phone, guest):
-            turn = await send(one, "SAY:one too many")
-            end = await ended(one, turn["turn_id"])
-            assert end["finish"] == "failed"
-            assert (end["error"]["code"], end["error"]["layer"]) == ("upstream_busy", "upstream")
-            assert end["error"]["retryable"] is True
-        for turn_id in turns:
-            await phone.ask("chat", "chat.stop", {"turn_id": turn_id})
-        for turn_id in turns:
-            assert (await ended(phone, turn_id))["finish"] in ("stopped", "failed")
-
-
-async def test_a_streamed_turn_that_waits_says_so(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_waits_for_others_says_so(
+    lab: Lab, relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("app.turns.course.WAITING_S", 0.7)
-    async with running_over("session_stream", lab, tmp_path) as relay:
-        phone = await relay.connect()
-        await begin(phone, THREADS, "WORDS:60 DELAY:50")
-        answering: set[str] = set()
-        while len(answering) < THREADS:
-            answering.add((await phone.event("assistant.delta")).payload["turn_id"])
-        waiting = (await send(phone, "SAY:at last"))["turn_id"]
+    phone = await relay.connect()
+    session = (await say(phone, "SAY:start"))["session_id"]
+    async with all_threads_taken(lab):
+        turn = await send(phone, "SAY:at last", session_id=session)
         notice = await phone.event("run.waiting")
-        assert notice.payload["turn_id"] == waiting
-        end = await ended(phone, waiting)
-        assert (end["finish"], end["text"]) == ("completed", "at last")
-        assert len(events(phone, "run.waiting")) == 1
+        assert notice.payload["turn_id"] == turn["turn_id"]
+        end = await ended(phone, turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("completed", "at last")
+    assert len(events(phone, "run.waiting")) == 1
+
+
+@pytest.mark.parametrize("way", ["runs", "completions"])
+async def test_more_than_hermes_takes_is_refused(lab: Lab, tmp_path: Path, way: str) -> None:
+    """As Hermes does it. With as many turns as that takes, a host with few cores answers nothing at all any more."""
+    hide = RUNS if way == "completions" else ()
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(narrowed(lab.url, hide=hide, full=True))
+        relay = await stack.enter_async_context(running(settings_for(tmp_path, **environ(way, lab, api=api))))
+        end = await say(await relay.connect(), "SAY:one too many")
+    assert end["finish"] == "failed"
+    assert (end["error"]["code"], end["error"]["layer"]) == ("upstream_busy", "upstream")
+    assert (end["error"]["retryable"], end["error"]["retry_after"]) == (True, 1)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.hermes.hermes_lab import Lab
 from tests.hermes.raw import dashboard
-from tests.hermes.talk import ended, find, send
+from tests.hermes.talk import ended, find, send, shown
 from tests.hermes.ways import DASHBOARDS, running_over
 from tests.phone import Phone
 from tests.relay import RunningRelay
@@ -66,16 +66,38 @@ async def test_stopped_while_it_waits(relay: RunningRelay) -> None:
     assert (await ended(phone, turn["turn_id"]))["finish"] == "stopped"
 
 
-async def test_answered_on_the_dashboard_itself(lab: Lab, tmp_path: Path) -> None:
+async def test_another_client_takes_it_over_and_stops_it(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on the relay hears nothing of it: the end is looked for."""
+    monkeypatch.setattr("app.hermes.dashboard.dashboard.QUIET_S", 0.3)
+    monkeypatch.setattr("app.hermes.dashboard.dashboard.LOOK_S", (0.2, 1.0))
     async with running_over("dashboard", lab, tmp_path) as relay:
         phone = await relay.connect()
         turn = await send(phone, clarify(choices=CHOICES))
         question = await asked(phone)
         async with dashboard(lab) as page:
-            shown = await page.call("session.resume", session_id=question["session_id"])
-            assert shown["status"] == "waiting"
-            # what is asked is not shown again: its own page knows the id from the event
-            await page.call("session.interrupt", session_id=shown["session_id"])
-        end = await ended(phone, turn["turn_id"])
+            taken = await page.call("session.resume", session_id=question["session_id"])
+            assert (taken["running"], taken["status"]) == (True, "waiting")
+            await page.call("session.interrupt", session_id=taken["session_id"])
+            end = await ended(phone, turn["turn_id"])
         assert end["finish"] in ("stopped", "interrupted")
         assert (await find(phone, "question.closed")).payload["outcome"] == "resolved_elsewhere"
+
+
+async def test_another_client_takes_the_events_of_a_turn(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.hermes.dashboard.dashboard.QUIET_S", 0.3)
+    monkeypatch.setattr("app.hermes.dashboard.dashboard.LOOK_S", (0.2, 1.0))
+    async with running_over("dashboard", lab, tmp_path) as relay:
+        phone = await relay.connect()
+        turn = await send(phone, "WORDS:40 DELAY:50")
+        session = (await phone.event("assistant.delta")).payload["session_id"]
+        async with dashboard(lab) as page:
+            assert (await page.call("session.resume", session_id=session))["running"] is True
+            end = await ended(phone, turn["turn_id"])
+            assert (end["finish"], end["text"]) == ("completed", " ".join(f"w{n}" for n in range(1, 41)))
+            assert shown(phone.frames) == end["text"]
+            await page.call("session.active_list")
+            assert any(event["type"] == "message.complete" for event in page.events)  # it was theirs to the end

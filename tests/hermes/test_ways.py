@@ -112,7 +112,7 @@ async def test_stop(lab: Lab, over: Over) -> None:
 async def test_stop_while_a_tool_runs(over: Over, tmp_path: Path) -> None:
     if over.way == "session_stream":
         return  # as above
-    turn = await send(over.phone, "PRE:a while\nTOOL:terminal:sleep 30")
+    turn = await send(over.phone, "PRE:a while\nTOOL:terminal:sleep 8")
     await over.phone.event("tool.started")
     assert (await over.phone.ask("chat", "chat.stop", {"turn_id": turn["turn_id"]})).payload["stopped"] is True
     end = await ended(over.phone, turn["turn_id"])

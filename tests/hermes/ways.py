@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,12 +12,14 @@ from typing import Any
 
 from sqlalchemy import text
 
-from tests.hermes.hermes_lab import Lab
-from tests.hermes.narrow import narrowed
+from tests.hermes.hermes_lab import APPROVAL_S, Lab
+from tests.hermes.line import laid
+from tests.hermes.narrow import RUNS, narrowed
 from tests.relay import RunningRelay, running, settings_for
 
 WAYS = ("dashboard", "gated", "session_stream", "runs", "completions")
 DASHBOARDS = ("dashboard", "gated")
+CALLERS = map("10.0.0.{}".format, itertools.count(1))  # a relay logs in once, a run of the tests too often
 ASKING = (*DASHBOARDS, "runs")  # where Hermes asks for approvals
 
 
@@ -31,15 +34,17 @@ def environ(way: str, lab: Lab, *, api: str | None = None, dashboard: str | None
             "HERMES_DASHBOARD_PASSWORD": lab.password,
         }  # fmt: skip
     elif way == "runs":
-        values |= {"HERMES_ASK_APPROVALS": "true"}
+        values |= {"HERMES_ASK_APPROVALS": "true", "HERMES_APPROVAL_TIMEOUT": str(APPROVAL_S)}
     return values
 
 
 @asynccontextmanager
 async def running_over(way: str, lab: Lab, data_dir: Path) -> AsyncIterator[RunningRelay]:
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(narrowed(lab.url)) if way == "completions" else None
-        relay = await stack.enter_async_context(running(settings_for(data_dir, **environ(way, lab, api=api))))
+        api = await stack.enter_async_context(narrowed(lab.url, hide=RUNS)) if way == "completions" else None
+        gated = (await stack.enter_async_context(laid(lab.gated, next(CALLERS)))).url if way == "gated" else None
+        values = environ(way, lab, api=api, dashboard=gated)
+        relay = await stack.enter_async_context(running(settings_for(data_dir, **values)))
         await up(way, relay)
         yield relay
 

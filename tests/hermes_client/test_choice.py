@@ -9,7 +9,7 @@ import pytest
 
 from app.hermes.capabilities import Capabilities, parse_capabilities
 from app.hermes.choice import over_api, suits_dashboard
-from app.hermes.errors import UpstreamUnreachable, UpstreamUnsupported
+from app.hermes.errors import UpstreamAuthRequired, UpstreamError, UpstreamOff, UpstreamUnreachable, UpstreamUnsupported
 from app.hermes.hermes import Dashboard, Hermes
 from app.hermes.upstream import Order
 from app.settings import HermesSettings
@@ -82,14 +82,21 @@ class Socket:
     """As much of a dashboard as is asked before a turn runs."""
 
     ready: bool
+    failure: UpstreamError | None = None
     kind: str = "dashboard"
 
     async def settled(self) -> None: ...
 
+    async def messages(self, session_id: str, profile: str | None = None) -> list[dict[str, Any]]:
+        return [{"id": 7, "session_id": session_id, "role": "user", "content": "hi"}]
 
-async def chosen(url: str, order: Order, *, ready: bool | None = None, ask_approvals: bool = False) -> str:
+
+async def chosen(
+    url: str, order: Order, *, ready: bool | None = None, failure: UpstreamError | None = None,
+    ask_approvals: bool = False,
+) -> str:  # fmt: skip
     settings = HermesSettings(hermes_api_url=url, hermes_ask_approvals=ask_approvals)
-    socket = None if ready is None else cast(Dashboard, Socket(ready))
+    socket = None if ready is None else cast(Dashboard, Socket(ready, failure))
     async with Supervisor() as tasks, Hermes(settings, tasks, socket) as hermes:
         upstream = await hermes.choose(order)
         assert hermes.upstream(upstream.kind) is upstream
@@ -112,6 +119,29 @@ async def test_the_dashboard_needs_no_api_server() -> None:
     assert await chosen(server.url, Order("hi"), ready=True) == "dashboard"
     with pytest.raises(UpstreamUnreachable):
         await chosen(server.url, Order(PICTURE), ready=True)
+
+
+async def test_where_there_is_only_a_dashboard_its_failure_is_the_turns() -> None:
+    refused = UpstreamAuthRequired("the dashboard wants a login")
+    with pytest.raises(UpstreamAuthRequired, match="wants a login"):
+        await chosen("", Order("hi"), ready=False, failure=refused)
+    for order, failure in ((Order(PICTURE), refused), (Order("hi"), None)):
+        with pytest.raises(UpstreamOff, match="TALARIA_HERMES_API_URL"):
+            await chosen("", order, ready=False, failure=failure)
+    async with routed({}) as server:
+        assert await chosen(server.url, Order("hi"), ready=False, failure=refused) == "session_stream"
+
+
+async def test_an_api_server_that_is_known_to_be_away_is_not_waited_for() -> None:
+    route = "GET /api/sessions/s1/messages"
+    async with routed({route: [said({"error": "no"}, "500 No")]}) as server, Supervisor() as tasks:
+        hermes = Hermes(HermesSettings(hermes_api_url=server.url), tasks, cast(Dashboard, Socket(ready=True)))
+        assert [row["id"] for row in await hermes.messages("s1")] == [7]
+        assert not server.bodies(route)
+        await hermes.probe()
+        assert [row["id"] for row in await hermes.messages("s1")] == [7]
+        assert len(server.bodies(route)) == 1
+        await hermes.api.close()
 
 
 async def test_a_hermes_that_does_not_say_what_it_can_runs_nothing() -> None:

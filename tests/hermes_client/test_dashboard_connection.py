@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.hermes.dashboard.connection import MAX_PENDING, Connection
+from app.hermes.dashboard.connection import LONGEST_WAIT_S, MAX_PENDING, Connection, _at_least
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.dashboard.errors import CallRefused, Unanswered
 from app.hermes.errors import (
@@ -112,6 +112,30 @@ async def test_garbage_and_strangers_harm_nothing(fake: FakeDashboard, connectio
     assert ear.events == [("x", {})]
 
 
+async def test_an_event_that_an_observer_fails_on_costs_no_more_than_itself(
+    fake: FakeDashboard, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def observe(kind: str, live_id: str, payload: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(connection, "_observe", observe)
+    connection.listen("a", ear := Ear())
+    await fake.event("x", "a")
+    await through(connection)
+    assert ear.events == [("x", {})]
+
+
+async def test_what_is_nested_too_deeply_for_a_frame_is_left_out(fake: FakeDashboard, connection: Connection) -> None:
+    connection.listen("a", ear := Ear())
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    await fake.event("x", "a", id="t1", result=deep)
+    await fake.event("y", "a")
+    await through(connection)
+    assert ear.events == [("x", {"id": "t1"}), ("y", {})]
+
+
 async def test_events_go_to_their_session_in_order_however_many(fake: FakeDashboard, connection: Connection) -> None:
     ears = {name: Ear() for name in ("a", "b")}
     for name, ear in ears.items():
@@ -191,7 +215,15 @@ async def test_one_that_is_not_there_is_looked_for_less_and_less_often(fake: Fak
     async with opened(fake, ready=False, sleep=waits, hermes_dashboard_url=f"http://127.0.0.1:{port}") as dashboard:
         for pause in (1, 2, 4, 8, 16, 30, 30):
             await waits.over(pause, within=pause * 0.21)
-        assert dashboard.state() == {"state": "down"}
+        said = dashboard.state()
+        assert (said["state"], said["code"]) == ("down", "upstream_unreachable")
+        assert f"127.0.0.1:{port}" in said["message"]  # the owner sees where it was looked for
+        assert "TALARIA_HERMES_DASHBOARD_URL" in said["message"]
+
+
+def test_no_answer_of_hermes_keeps_it_away_for_good() -> None:
+    assert _at_least(UpstreamBusy(retry_after=60)) == 60
+    assert _at_least(UpstreamBusy(retry_after=999_999_999)) == LONGEST_WAIT_S
 
 
 async def test_one_that_stayed_open_was_of_use(

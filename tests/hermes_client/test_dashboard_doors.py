@@ -15,7 +15,8 @@ from websockets.http11 import Request
 
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.dashboard.login import session_cookies
-from app.hermes.errors import SessionNotFound, UpstreamAuthRequired
+from app.hermes.errors import SessionNotFound, UpstreamAuthRequired, UpstreamUnreachable
+from app.logs.redaction import clean_text
 from tests.hermes_client.dashboard_server import (
     PASSWORD,
     TOKEN,
@@ -47,7 +48,9 @@ async def refusal(fake: FakeDashboard, caplog: pytest.LogCaptureFixture, **setti
     for secret in (TOKEN, PASSWORD, "wrong-one"):
         assert secret not in caplog.text
         assert secret not in str(record.__dict__)
-    return str(record.__dict__["reason"])
+    reason = str(record.__dict__["reason"])
+    assert clean_text(reason) == reason  # what to set is not taken for a secret: `token: …` would be
+    return reason
 
 
 async def lose(fake: FakeDashboard, dashboard: Dashboard) -> None:
@@ -83,6 +86,17 @@ async def test_a_token_of_the_settings_is_used_as_it_is(fake: FakeDashboard) -> 
 async def test_a_wrong_token_is_said_to_be_one(fake: FakeDashboard, caplog: pytest.LogCaptureFixture) -> None:
     reason = await refusal(fake, caplog, hermes_dashboard_token="wrong-one")
     assert "does not accept TALARIA_HERMES_DASHBOARD_TOKEN" in reason
+
+
+async def test_a_failure_is_told_as_long_as_it_lasts(fake: FakeDashboard) -> None:
+    async with opened(fake) as dashboard:
+        assert dashboard.failure is None
+    async with opened(fake, ready=False, hermes_dashboard_token="wrong-one") as dashboard:
+        assert isinstance(dashboard.failure, UpstreamUnreachable)
+        await dashboard.settled()
+        assert isinstance(dashboard.failure, UpstreamAuthRequired)
+    async with opened(fake, ready=False, hermes_dashboard_url="") as dashboard:
+        assert dashboard.failure is None
 
 
 async def test_a_page_without_a_token(fake: FakeDashboard, caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +229,7 @@ async def test_what_is_no_dashboard_is_down(fake: FakeDashboard) -> None:
     waits = Waits()
     async with opened(fake, ready=False, sleep=waits) as dashboard:
         await waits.over(30, within=6)
-        assert dashboard.state() == {"state": "down"}
+        assert (dashboard.state()["state"], dashboard.state()["code"]) == ("down", "upstream_invalid")
 
 
 @pytest.mark.parametrize(

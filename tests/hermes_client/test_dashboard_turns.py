@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from app.errors import OutcomeUncertain
 from app.hermes.dashboard.dashboard import QUIET_S, QUIETS, Dashboard
 from app.hermes.dashboard.lives import MAX_IDLE
+from app.hermes.dashboard.turn import _unsaid
 from app.hermes.errors import SessionNotFound, StreamBroken, UpstreamUnreachable, UpstreamUnsupported
 from app.hermes.lease import Lease
 from app.hermes.upstream import Followed, Order
@@ -277,6 +279,7 @@ async def test_a_title_is_told_after_the_turn_too(
 ) -> None:
     await fake.event("session.title", "live9", session_id="stored9", title="About x")
     await fake.event("session.title", "live9", session_id=None, title=5)
+    await fake.event("session.title", "live9", session_id="x" * 1_000_000, title="every phone would get it")
     await dashboard._link.rows()
     assert titles == [("stored9", "About x")]
 
@@ -404,6 +407,39 @@ async def test_events_that_come_before_the_answer_are_neither_lost_nor_doubled(
     assert await following is Followed.ENDED
     assert heard.texts[0] + heard.text == "w1 w2 w3"
     assert heard.names[:2] == ["assistant.delta", "tool.started"]
+
+
+async def test_a_message_without_the_marks_of_its_paste_is_ours(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    bound = await broken(fake, dashboard)
+    fake.live = [row("working")]
+    fake.answers["session.resume"] = resumed(running=True, inflight={"user": "pasted words", "assistant": "w1"})
+    following = soon(dashboard.follow(bound, Order("[200~pasted[201~ words"), Heard()))
+    await fake.called("session.resume", 2)
+    await fake.event("message.complete", text="w1", status="complete")
+    assert await following is Followed.ENDED
+
+
+def test_much_that_comes_before_the_answer_takes_no_time() -> None:
+    """Not even as long as it takes to put all of it together once for each event."""
+    held = [("message.delta", {"text": "x" * 10_000}) for _ in range(4000)]
+    began = time.process_time()
+    assert len(_unsaid(held, "")) == 4000
+    assert len(_unsaid(held, "x" * 15_000)) == 3999
+    assert time.process_time() - began < 2
+
+
+async def test_what_comes_before_the_answer_is_bounded(
+    fake: FakeDashboard, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.hermes.dashboard.turn.MAX_HELD_BYTES", 10_000)
+    fake.answers["prompt.submit"] = silence
+    turn = Running(dashboard, await dashboard.bind(lease()))
+    await fake.called("prompt.submit")
+    for _ in range(11):
+        await fake.event("message.delta", text="x" * 1000)
+    await fake.sockets[-1].send_json({"id": "2", "result": {"status": "streaming"}})
+    with pytest.raises(StreamBroken):
+        await turn.task
 
 
 async def test_a_message_that_still_waits_in_hermes_is_waited_for(fake: FakeDashboard, dashboard: Dashboard) -> None:
@@ -580,3 +616,21 @@ async def test_the_longest_unused_live_session_is_closed_when_there_are_too_many
     assert [name for name, _ in fake.calls].count("session.close") == 1
     await fake.play("text", "s0-live")
     await turn.task
+
+
+async def test_what_no_frame_could_carry_is_left_out_of_an_event(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    turn = Running(dashboard, await dashboard.bind(lease()))
+    await turn.accepted()
+    deep: Any = []
+    for _ in range(400):
+        deep = [deep]
+    await fake.event("message.start")
+    await fake.event("tool.complete", tool_id="t1", name="read", result=deep, duration_s=1)
+    await fake.event("new.kind", said="x", detail=deep)
+    await fake.event("approval.request", command="rm one", extra=deep)
+    await fake.event("message.complete", text="done", status="complete")
+    await turn.task
+    tool, new = turn.heard.body("tool.completed"), turn.heard.body("new.kind")
+    assert (tool["tool_id"], tool["result"], tool["duration_s"]) == ("t1", None, 1)
+    assert new == {"said": "x"}
+    assert turn.heard.body("approval.request")["command"] == "rm one"

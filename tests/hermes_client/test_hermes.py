@@ -24,6 +24,7 @@ from app.hermes.errors import (
     UpstreamInvalid,
     UpstreamOff,
     UpstreamRefused,
+    UpstreamTimeout,
     UpstreamUnreachable,
     UpstreamUnsupported,
 )
@@ -98,7 +99,9 @@ async def test_a_wrong_key_is_said_and_shown(stand_in: StandIn) -> None:
     async with opened(stand_in.url, "another-key-0123456789") as hermes:
         with pytest.raises(UpstreamAuthRequired, match="TALARIA_HERMES_API_KEY"):
             await hermes.api.create_session()
-        assert hermes.states() == {"api": {"state": "auth_required"}}
+        said = hermes.states()["api"]
+        assert (said["state"], said["code"]) == ("auth_required", "upstream_auth_required")
+        assert "TALARIA_HERMES_API_KEY" in said["message"]
 
 
 async def test_an_old_version_that_does_not_say_what_it_can() -> None:
@@ -151,6 +154,16 @@ async def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> N
         await api.close()
 
 
+async def test_an_answer_that_comes_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "WHOLE_S", 0.2)
+    slow = [HEALTH[:-20], *[HEALTH[at : at + 1] for at in range(len(HEALTH) - 20, len(HEALTH))]]
+    async with canned(*slow) as server:
+        server.pause_s = 0.05
+        async with asyncio.timeout(5), opened(f"http://127.0.0.1:{server.port}") as hermes:
+            with pytest.raises(UpstreamTimeout):
+                await hermes.api.capabilities()
+
+
 async def test_no_proxy_of_the_environment_is_used(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -183,7 +196,9 @@ async def test_the_state_follows_what_is_there() -> None:
         lease = await leased(hermes, (await hermes.api.create_session())["id"])
         port = int(served.url.rpartition(":")[2])
     async with opened(served.url) as hermes:
-        assert (await hermes.probe())["state"] == "down"
+        said = await hermes.probe()
+        assert said["state"] == "down"
+        assert served.url in said["message"]
         with pytest.raises(UpstreamUnreachable):
             await leased(hermes, lease.session_id)
         async with serve_stand_in(KEY, port, agent=agent):
@@ -214,14 +229,17 @@ async def test_a_failure_is_noticed_at_once_and_looked_into_soon(
 
 async def test_switched_off() -> None:
     async with opened("") as hermes:
-        assert hermes.states() == {"api": {"state": "off"}}
+        said = hermes.states()["api"]
+        assert (said["state"], said["code"]) == ("off", "upstream_off")
         with pytest.raises(UpstreamOff):
             await hermes.api.create_session()
 
 
-async def test_an_insecure_route_is_down_and_says_why() -> None:
+async def test_an_insecure_route_wants_its_owner_and_says_why() -> None:
     async with opened("http://192.0.2.1:8642") as hermes:
-        assert (await hermes.probe())["state"] == "down"
+        said = await hermes.probe()
+        assert said["state"] == "auth_required"
+        assert "TALARIA_HERMES_ALLOW_PLAIN" in said["message"]
         with pytest.raises(RelayError, match="TALARIA_HERMES_ALLOW_PLAIN"):
             await hermes.api.create_session()
 

@@ -112,16 +112,19 @@ async def test_hello_comes_first_and_once(relay: RunningRelay) -> None:
 
 
 async def test_the_state_of_the_gateway(relay: RunningRelay) -> None:
-    assert (await relay.connect()).auth["upstream"]["gateway"] == {"state": "off"}
+    phone = await relay.connect()
+    state = phone.auth["upstream"]["gateway"]
+    assert (state["state"], state["code"]) == ("off", "gateway_off")
     async with linked(relay.url, token_of(relay)) as plugin:
+        changed = await phone.until("upstream")
+        assert changed.payload["gateway"] == {"state": "up", "version": "0.19.0"}
         phone = await relay.connect()
         assert phone.auth["upstream"]["gateway"] == {"state": "up", "version": "0.19.0"}
         commands = (await phone.ask("messages", "commands.list")).payload["commands"]
         assert commands == [COMMANDS[0], {"name": "stop", "description": ""}]
     await plugin.closed()
-    while relay.relay.agent_link.is_up:
-        await phone.ping()
-    assert (await relay.connect()).auth["upstream"]["gateway"] == {"state": "down"}
+    assert (await phone.until("upstream")).payload["gateway"]["code"] == "gateway_away"
+    assert (await relay.connect()).auth["upstream"]["gateway"]["state"] == "down"
     assert (await phone.ask("messages", "commands.list")).payload["commands"] == commands
 
 
@@ -144,7 +147,7 @@ async def test_an_unknown_chat_is_refused_and_the_refusal_outlives_the_connectio
     phone, spool = await connected(relay), Spool()
     device = phone.auth["device_id"]
     async with linked(relay.url, token_of(relay), spool) as plugin:
-        for chat_id in ("nowhere", "device:nobody"):
+        for chat_id in ("nowhere", "device:nobody"):  # a device that was revoked is none either
             said = await plugin.message("hi", chat_id=chat_id)
             assert (said["type"], said["code"]) == ("no", "chat_unknown")
             assert "threads.list" in said["message"]

@@ -106,7 +106,7 @@ async def test_what_a_run_says_in_our_words() -> None:
         heard = Heard()
         await runs.run(lease, Order("hi"), heard)
     run = {"run_id": "r1"}
-    asked = {"command": "rm -rf x", "description": "delete", "choices": ["once", "deny"], "timeout_s": 60.0}
+    asked = {"command": "rm -rf x", "description": "delete", "choices": ["once", "deny"]}
     assert heard.all == [
         ("assistant.delta", run | {"delta": "running"}),
         ("tool.started", run | {"tool_name": "terminal", "preview": "echo hi"}),
@@ -226,7 +226,6 @@ async def test_a_run_that_has_not_ended_is_asked_for_again(status: Any) -> None:
             [("assistant.completed", {"content": "hi"}), ("run.completed", {"completed": True, "usage": USAGE})],
         ),
         ({"status": "failed", "error": "HTTP 400: no"}, [("run.failed", {"error": "HTTP 400: no"})]),
-        ({"status": "cancelled"}, [("run.cancelled", {})]),
     ],
 )
 async def test_a_run_that_ended_without_us_tells_its_end(run: dict[str, Any], told: list[Any]) -> None:
@@ -234,6 +233,13 @@ async def test_a_run_that_ended_without_us_tells_its_end(run: dict[str, Any], to
         heard = Heard()
         assert await runs.follow(lease, Order("hi"), heard) is Followed.ENDED
         assert heard.all == [*[(name, {"run_id": "r1"} | body) for name, body in told], ("done", {})]
+
+
+async def test_of_a_run_that_was_cancelled_the_history_knows_the_end() -> None:
+    async with leased({ROWS: [rows()], STATUS: [said({"run_id": "r1", "status": "cancelled"})]}) as (_, runs, lease):
+        heard = Heard()
+        assert await runs.follow(lease, Order("hi"), heard) is Followed.GONE
+        assert heard.all == []
 
 
 @pytest.mark.parametrize("run_id", ["r1", None])

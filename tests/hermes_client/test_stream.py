@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -250,6 +251,28 @@ def test_nobody_answers_the_connect(run: Run, monkeypatch: pytest.MonkeyPatch) -
             run(Reading().read(Canned([], port=stuck.getsockname()[1])))
 
 
+def test_a_connect_that_took_too_long_but_was_made_has_sent_the_request(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the turn would be said not to have been sent, while it runs."""
+
+    async def late() -> None:
+        loop, connect = asyncio.get_running_loop(), asyncio.get_running_loop().create_connection
+
+        async def and_waits(*args: Any, **named: Any) -> None:
+            await connect(*args, **named)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(loop, "create_connection", and_waits, raising=False)
+        monkeypatch.setattr(stream, "CONNECT_S", 0.1)
+        async with canned(STREAM, chunk(EVENT), END) as server:
+            await post_events(server.route(), "/p", b"", lambda events: got.extend(events), opened=lambda: None)
+
+    got: list[SseEvent] = []
+    run(late())
+    assert len(got) == 1
+
+
 def test_what_the_sink_raises_reaches_the_caller_and_the_connection_is_closed(run: Run) -> None:
     async def broken() -> None:
         async with canned(STREAM, chunk(EVENT), chunk(EVENT), stays=True) as server:
@@ -273,6 +296,33 @@ def test_cancelling_closes_the_connection(run: Run) -> None:
             await got.wait()
             task.cancel()
             await server.idle()
+
+    run(cancel())
+
+
+def test_cancelling_the_connect_closes_the_connection(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancel() -> None:
+        loop, connect, made = asyncio.get_running_loop(), asyncio.get_running_loop().create_connection, asyncio.Event()
+        unheard: list[Any] = []
+        loop.set_exception_handler(lambda _loop, context: unheard.append(context))
+
+        async def and_waits(*args: Any, **named: Any) -> None:
+            await connect(*args, **named)
+            made.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(loop, "create_connection", and_waits, raising=False)
+        async with asyncio.timeout(5), canned(stays=True) as server:
+            task = asyncio.ensure_future(
+                post_events(server.route(), "/p", b"", lambda _events: None, opened=lambda: None)
+            )
+            await made.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            await server.idle()
+            del task
+            gc.collect()
+        assert unheard == []
 
     run(cancel())
 

@@ -29,7 +29,9 @@ from tests.mailboxes import mailbox_row
 from tests.servers import serving
 
 DEVICE = text("INSERT INTO devices (device_id, name, about, created_at) VALUES (:id, :id, '{}', 0)")
-SESSION = text("INSERT INTO sessions (session_id, device_id, grants, created_at) VALUES (:id, :id, '{}', 0)")
+SESSION = text(
+    "INSERT INTO sessions (session_id, device_id, grants, created_at) VALUES (:id, :id, json_object('chat', NULL), 0)"
+)
 REVOKE = text("UPDATE sessions SET revoked_at = :now WHERE device_id = :id")
 _ids = itertools.count(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from sqlalchemy import text
@@ -109,6 +110,22 @@ async def test_content_is_said_only_where_the_owner_wants_it(tmp_path: Path) -> 
         await desk.keep("a")
         assert await desk.after(5) == [("a", "secret text")]
         assert desk.service.taken[0]["title"] == "secret title"
+
+
+async def test_a_device_that_may_not_read_it_is_not_told(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, "full") as desk:
+        await desk.phone("a")
+
+        async def told(**grants: float | None) -> bool:
+            change = text("UPDATE sessions SET grants = :grants WHERE device_id = 'a'")
+            await desk.db.write(lambda tx: tx.execute(change, {"grants": json.dumps(grants)}).close())
+            await desk.keep("a", kind="approval", body={"summary": "rm secret"})
+            return await desk.after(5) == [("a", "rm secret")]
+
+        assert not await told(terminal=None)
+        assert await told(chat=None)
+        assert await told(chat=desk.clock.now() + 6)
+        assert not await told(chat=desk.clock.now() + 5)
 
 
 # presence

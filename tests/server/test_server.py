@@ -20,9 +20,11 @@ from app.channels.system import System
 from app.errors import Misconfigured, StorageFailed
 from app.gateway.limits import Limits
 from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
+from app.wire.envelope import encode
 from tests.logs.conftest import configured
 from tests.phone import authenticate
 from tests.relay import RunningRelay, running, settings_for
+from tests.server.wire import CLOSE, frame
 
 
 async def test_clients_are_told_before_their_sockets_close(tmp_path: Path) -> None:
@@ -56,6 +58,33 @@ async def test_who_authenticates_while_the_relay_drains_is_told_too(relay: Runni
     await relay.relay.drain()
     await authenticate(phone, pairing_code=code)
     assert (await phone.until("drain")).payload["retry_after_ms"] > 0
+
+
+async def test_what_is_written_together_comes_in_order(relay: RunningRelay) -> None:
+    """The first frame of a pass of the loop goes at once, those behind it together, below and above what that takes."""
+    phone = await relay.connect()
+    await phone.until("synced")
+    peer = relay.relay.hub.of_device(phone.auth["device_id"])[0]
+    sizes = [1, 200, 70_000, 2, 30_000, 30_000, 30_000, 3]
+    for size in sizes:
+        peer.send(encode("system", "sized", {"filling": "x" * size}))
+    assert [len((await phone.until("sized")).payload["filling"]) for _ in sizes] == sizes
+
+
+@pytest.mark.parametrize(("ends", "code"), [("client", 1000), ("server", 1012)])
+async def test_a_close_frame_comes_behind_what_is_written_together(relay: RunningRelay, ends: str, code: int) -> None:
+    phone = await relay.connect()
+    await phone.until("synced")
+    peer = relay.relay.hub.of_device(phone.auth["device_id"])[0]
+    (protocol,) = relay.server.server_state.connections
+    for n in range(3):
+        peer.send(encode("system", "numbered", {"n": n}))
+    if ends == "client":
+        protocol.data_received(frame(CLOSE, b"\x03\xe8"))  # in the same pass of the loop
+    else:
+        protocol.shutdown()
+    assert await phone.closed() == (code, "")
+    assert [one.payload["n"] for one in phone.frames if one.type == "numbered"] == [0, 1, 2]
 
 
 async def test_a_stopped_reader_does_not_hold_up_the_end(tmp_path: Path) -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from sqlalchemy import text
+
+from app.hermes.link.errors import GatewayAway
+from tests import older
 from tests.link import Plugin, Spool, linked
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
@@ -95,6 +100,35 @@ async def test_a_typed_answer_that_comes_too_late_is_a_message(phone: Phone, plu
     assert (await plugin.take())["text"] == "next"
 
 
+async def test_an_older_phone_answers_a_question_by_its_reply(relay: RunningRelay, plugin: Plugin) -> None:
+    phone = await older.connect(relay)
+    await plugin.durable("message", chat_id="home", local_id="m1", text="working", thread_id="t1")
+    verdict = await plugin.message("a question follows", thread_id="t1")
+    await ask(plugin, "q1", kind="question", text="What name?", thread_id="t1")
+    said = {"text": "Alice", "reply_to": verdict["message_id"], "chat_id": "home"}
+    await phone.send("proactive", "proactive.reply", said)
+    await phone.until("proactive.reply.ack")
+    answer = await plugin.answered()
+    assert (answer["ask_id"], answer["text"]) == ("q1", "Alice")
+
+
+async def test_a_typed_answer_that_was_not_sent_passes_what_waits_for_it(
+    relay: RunningRelay, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise GatewayAway()
+
+    token, spool = relay.relay.link.read(), Spool()
+    async with linked(relay.url, token, spool) as plugin:
+        await phone.ask("messages", "message.send", text="ask me")
+        await plugin.take()
+        await ask(plugin, "q1", kind="question", text="What name?")
+        await phone.until("question.ask")
+        monkeypatch.setattr(relay.relay.agent_link, "answer", away)
+        await phone.ask("messages", "message.send", text="Alice")
+        assert (await plugin.take())["text"] == "Alice"  # Hermes takes it as the answer
+
+
 async def test_what_the_agent_did_not_wait_for_ends(phone: Phone, plugin: Plugin) -> None:
     await ask(plugin, "a1")
     asked = (await phone.until("approval.request")).payload
@@ -124,6 +158,30 @@ async def test_an_answer_while_the_gateway_is_away_is_surely_not_sent(relay: Run
         await plugin.until("answer")
         await plugin.hang_up()  # it has it, or not
     assert (await phone.until("approval.resolved")).payload["outcome"] == "uncertain"
+
+
+async def test_a_relay_that_died_between_an_ask_and_its_number_asks_once(tmp_path: Path) -> None:
+    spool, forget = Spool(), text("UPDATE link_spools SET received = 0")
+    async with running(settings_for(tmp_path)) as relay:
+        phone = await relay.connect()
+        async with linked(relay.url, relay.relay.link.read(), spool) as plugin:
+            await ask(plugin, "a1")
+            copy = {"ask_id": "a1", "kind": "approval", "chat_id": "home", "text": "a copy", "timeout_s": 60}
+            for _ in range(2):
+                await relay.relay.db.write(lambda tx: tx.execute(forget))
+                await plugin.send("ask", n=1, **copy)
+                assert (await plugin.until("ok"))["n"] == 1
+        token = phone.token
+    async with running(settings_for(tmp_path)) as relay:
+        phone = await relay.connect(session_token=token)
+        async with linked(relay.url, relay.relay.link.read(), spool) as plugin:
+            await relay.relay.db.write(lambda tx: tx.execute(forget))
+            await plugin.send("ask", n=1, **copy)
+            await plugin.until("ok")
+        await phone.send("system", "sync", after=0)
+        await phone.until("synced")
+        asked = {frame.seq for frame in phone.frames if frame.type == "approval.request"}
+        assert len(asked) == len(phone.auth["approvals"]) == 1
 
 
 async def test_asks_outlive_the_relay_but_not_the_gateway(tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ async def test_what_was_not_taken_comes_again_and_what_was_does_not(relay: Runni
         await plugin.hang_up()
     async with linked(relay.url, token, spool) as plugin:
         await plugin.message("still at it", reply_to=id)
-        assert all(frame["type"] != "inbound" for frame in plugin.heard)
         await plugin.done({"inbound_id": id})
-        assert (await plugin.take())["inbound_id"] == after
+        await plugin.take()
+        assert [frame["inbound_id"] for frame in plugin.heard if frame["type"] == "inbound"] == [after]
 
 
 async def test_a_restarted_gateway_does_what_it_had_taken_by_itself(relay: RunningRelay, phone: Phone) -> None:
@@ -107,6 +107,19 @@ async def test_commands_about_what_runs_do_not_wait_for_its_end(phone: Phone, pl
     assert [frame["text"] for frame in plugin.heard if frame["type"] == "inbound"] == ["long work", "/stop now"]
     await plugin.done({"inbound_id": busy}, "cancelled")
     assert (await plugin.take())["text"] == "after that"
+
+
+async def test_a_command_that_was_given_while_the_link_was_cut_passes_too(relay: RunningRelay, phone: Phone) -> None:
+    token, spool = relay.relay.link.read(), Spool()
+    async with linked(relay.url, token, spool) as plugin:
+        busy = await say(phone, "long work")
+        await plugin.take()
+        await plugin.message("at it", reply_to=busy)
+        await plugin.hang_up()
+    await phone.until("upstream", lambda frame: frame.payload["gateway"]["state"] == "down")
+    stop = await say(phone, "/stop")
+    async with linked(relay.url, token, spool) as plugin:
+        assert (await plugin.take())["inbound_id"] == stop
 
 
 async def test_a_command_that_came_too_late_for_what_ran_is_dropped(tmp_path: Path) -> None:

@@ -105,6 +105,16 @@ async def test_a_chat_with_one_device_is_no_others_business(relay: RunningRelay,
     assert not [frame for frame in tablet.frames if frame.type in ("message", "message.start")]
 
 
+async def test_the_chat_of_a_device_ends_with_its_pairing(relay: RunningRelay, phone: Phone, plugin: Plugin) -> None:
+    chat_id = f"device:{phone.auth['device_id']}"
+    assert (await plugin.message("hi", chat_id=chat_id))["type"] == "ok"
+    async with client_of(relay, headers={"Authorization": f"Bearer {phone.token}"}) as http:
+        prefix = (await http.get("/session")).json()["token_prefix"]
+        assert (await http.delete(f"/sessions/{prefix}")).status_code == 200
+    refused = await plugin.message("still there?", chat_id=chat_id)
+    assert (refused["type"], refused["code"]) == ("no", "chat_unknown")
+
+
 async def test_a_device_makes_a_chat_and_hermes_may_write_there(phone: Phone, plugin: Plugin) -> None:
     assert (await plugin.message("hi", chat_id="work"))["code"] == "chat_unknown"
     await phone.ask("messages", "message.send", chat_id="work", text="hello")

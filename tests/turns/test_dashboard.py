@@ -15,6 +15,10 @@ from app.approvals.errors import ApprovalClosed, ApprovalWaiting
 from app.clock import ManualClock
 from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
+from app.errors import IdReused
+from app.hermes.errors import UpstreamUnreachable
+from app.hermes.lease import Lease
+from app.turns import runner, store
 from tests.demo.board import board as open_board
 from tests.turns.rooms import KEY, Phone, Rooms, open_devices, open_rooms
 
@@ -109,6 +113,23 @@ async def route_of(rooms: Rooms, turn_id: str) -> str:
     return str(orjson.loads((await rooms.stored(turn_id))[3])["route"])
 
 
+async def test_a_dashboard_that_is_lost_before_the_submit_costs_no_turn(
+    rooms: Rooms, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = rooms.hermes.upstream("dashboard")
+
+    async def lost(order: Any) -> Any:
+        stand_in.dashboard.hang_up()
+        monkeypatch.setattr(type(dashboard), "ready", False)
+        raise UpstreamUnreachable()
+
+    monkeypatch.setattr(dashboard, "create", lost)
+    turn = await rooms.send(rooms.phone(), "SAY:all the same")
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("completed", "all the same")
+    assert await route_of(rooms, turn["turn_id"]) == "session_stream"
+
+
 # approvals and questions
 
 
@@ -156,6 +177,25 @@ async def test_answered_on_the_dashboard_itself(rooms: Rooms, stand_in: StandIn)
         await rooms.approvals.respond("phone", asked["approval_id"], "once", None)
 
 
+async def test_what_another_client_answered_unheard_does_not_let_the_next_one_through(
+    rooms: Rooms, stand_in: StandIn
+) -> None:
+    """Who opens the conversation takes its events: the phone still shows the first, while the second waits there."""
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one\nAPPROVE:rm two")
+    (first,) = await kept(rooms, "approval.request")
+    (live,) = stand_in.dashboard.live()
+    async with open_board(stand_in) as other:
+        await other.resume(live.stored_id)
+        await other.call("approval.respond", choice="deny")
+        assert (await other.until("approval.request"))["command"] == "rm two"
+        with pytest.raises(ApprovalClosed):
+            await rooms.approvals.respond("phone", first["approval_id"], "once", None)
+        assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+        assert await other.call("approval.respond", choice="deny") == {"resolved": 1}
+        rooms.naps.gate.set()
+        assert (await rooms.ended(turn["turn_id"]))["finish"] == "completed"
+
+
 @pytest.mark.parametrize("answer", ["red", "something else"])
 async def test_a_question(rooms: Rooms, answer: str) -> None:
     turn = await rooms.send(rooms.phone(), "ASK:Which?|red|blue")
@@ -190,6 +230,32 @@ async def test_a_turn_that_waits_for_an_approval_is_stopped(rooms: Rooms) -> Non
     assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
 
 
+async def test_a_copy_of_a_stop_that_has_ended_the_turn_gets_its_answer(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone, told, go = rooms.phone(), asyncio.Event(), asyncio.Event()
+    turn = await rooms.send(phone, "APPROVE:rm one")
+    await kept(rooms, "approval.request")
+    upstream = rooms.hermes.upstream("dashboard")
+    interrupt = upstream.stop
+
+    async def stop(lease: Lease) -> bool:
+        stopped = await interrupt(lease)
+        told.set()
+        await go.wait()
+        return stopped
+
+    monkeypatch.setattr(upstream, "stop", stop)
+    first = asyncio.ensure_future(rooms.turns.stop(phone, turn["turn_id"], "f1"))
+    await told.wait()
+    await rooms.ended(turn["turn_id"])
+    copy = asyncio.ensure_future(rooms.turns.stop(phone, turn["turn_id"], "f1"))
+    with pytest.raises(IdReused):
+        await rooms.turns.stop(phone, "another", "f1")
+    go.set()
+    assert await first == await copy == {"turn_id": turn["turn_id"], "stopped": True}
+
+
 # a cut, a restart
 
 
@@ -219,6 +285,17 @@ async def test_an_approval_outlives_the_relay(house: House, rooms: Rooms, stand_
     assert len(stand_in.agent.turns_started) == 1
 
 
+async def test_what_a_turn_asked_that_is_not_gone_on_with_ends_with_the_relay(house: House, rooms: Rooms) -> None:
+    """Killed between the end of the turn and that of what it had asked."""
+    turn = await rooms.send(rooms.phone(), "APPROVE:rm one")
+    (asked,) = await kept(rooms, "approval.request")
+    payload = {"turn_id": turn["turn_id"], "session_id": asked["session_id"], "finish": "uncertain"}
+    await rooms.db.write(lambda tx: store.end(tx, turn["turn_id"], payload, rooms.clock.now()))
+    rooms = await house.restart()
+    assert [payload["outcome"] for payload in await kept(rooms, "approval.resolved")] == ["resolved_elsewhere"]
+    assert rooms.approvals.open() == ([], [])
+
+
 async def test_a_dashboard_that_restarts_leaves_its_turn_interrupted(rooms: Rooms, stand_in: StandIn) -> None:
     stand_in.agent.gate.clear()
     phone = rooms.phone()
@@ -229,6 +306,23 @@ async def test_a_dashboard_that_restarts_leaves_its_turn_interrupted(rooms: Room
     stand_in.dashboard.hang_up()
     end = await rooms.ended(turn["turn_id"])
     assert (end["finish"], end["text"]) == ("interrupted", "w1")
+
+
+async def test_a_dashboard_that_stays_away_has_lost_its_turn(rooms: Rooms, stand_in: StandIn) -> None:
+    stand_in.agent.gate.clear()
+    phone = rooms.phone()
+    turn = await rooms.send(phone, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    stand_in.dashboard.token = "another"
+    rooms.pauses.gate.clear()
+    stand_in.dashboard.hang_up()
+    await rooms.pauses.sleeping.wait()
+    rooms.pauses.gate.set()
+    waiting = await phone.event("run.waiting")
+    assert waiting["payload"]["payload"]["code"] == "upstream_unreachable"
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["text"]) == ("interrupted", "w1")
+    assert 120 <= sum(rooms.pauses.slept) < 140
 
 
 async def test_another_client_takes_the_events_and_the_end_is_found(rooms: Rooms, stand_in: StandIn) -> None:
@@ -311,6 +405,19 @@ async def test_it_may_ask_and_be_stopped(rooms: Rooms, stand_in: StandIn) -> Non
     assert (await rooms.ended(turn))["finish"] == "stopped"
 
 
+async def test_no_more_of_them_are_shown_than_one_device_may_have(
+    rooms: Rooms, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "MAX_OF_DEVICE", 2)
+    stand_in.agent.gate.clear()
+    phone, _ = await begun(rooms, stand_in, "WORDS:9 gated")
+    await phone.event("assistant.delta")
+    lease = next(iter(rooms.turns._live.values())).bound.lease
+    for _ in range(5):
+        rooms.turns.begun(lease, lambda hearer: asyncio.Future)
+    assert len(rooms.turns.running(phone.device_id)) == 2
+
+
 async def test_a_cut_leaves_it_uncertain(house: House, rooms: Rooms, stand_in: StandIn) -> None:
     stand_in.agent.gate.clear()
     phone, turn = await begun(rooms, stand_in, "WORDS:9 gated")
@@ -326,3 +433,13 @@ async def test_so_does_a_restart_of_the_relay(house: House, rooms: Rooms, stand_
     await rooms.db.write(lambda tx: None)
     rooms = await house.restart()
     assert (await rooms.ended(turn))["finish"] == "uncertain"
+
+
+async def test_a_deleted_conversation_is_not_brought_back_by_a_message(rooms: Rooms, stand_in: StandIn) -> None:
+    phone = rooms.phone()
+    session = (await rooms.ended((await rooms.send(phone, "SAY:one"))["turn_id"]))["session_id"]
+    await rooms.hermes.delete(session)
+    assert stand_in.dashboard.live() == []
+    end = await rooms.ended((await rooms.send(phone, "SAY:two", session_id=session))["turn_id"])
+    assert (end["finish"], end["error"]["code"]) == ("failed", "session_not_found")
+    assert stand_in.agent.history.find(session) is None

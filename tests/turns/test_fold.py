@@ -7,14 +7,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.hermes.events import read
+from app.turns.events import end_payload
 from app.turns.fold import end, fold
 from app.turns.history import judge
 from app.turns.rows import text_of_rows
-from app.turns.state import Event, TurnState
+from app.turns.state import MAX_SAID, Event, TurnState
 from app.turns.tools import MAX_RESULT
 from tests.turns.captured import NAMES, NOW, folded, rows, stream
 
@@ -259,7 +260,7 @@ def test_a_long_result_is_cut_and_says_so() -> None:
         ([("error", {"message": "boom"})], "failed"),
         ([("error", {})], "failed"),
         ([("run.failed", {"error": {"message": "boom"}})], "failed"),
-        ([("run.cancelled", {})], "interrupted"),
+        ([("run.cancelled", {})], None),
         ([("done", {})], None),
         ([("assistant.completed", {"content": "x"}), ("done", {})], None),
         ([], None),
@@ -270,6 +271,13 @@ def test_how_a_turn_ends(events: list[tuple[str, dict[str, Any]]], finish: str |
     out = play(state, ("assistant.delta", {"delta": "x"}), *events)
     assert state.finish == finish
     assert "done" not in names(out)
+
+
+def test_a_run_that_its_owner_cancelled_is_stopped() -> None:
+    state = new()
+    state.stopping = True
+    play(state, ("assistant.delta", {"delta": "x"}), ("run.cancelled", {}))
+    assert state.finish == "stopped"
 
 
 def test_what_follows_the_end_is_ignored() -> None:
@@ -348,6 +356,17 @@ def test_what_is_nested_too_deeply_for_a_frame_is_dropped(name: str) -> None:
     assert (state.n, state.dropped) == (0, 1)
 
 
+def test_a_turn_without_end_is_bounded() -> None:
+    state = new()
+    piece = "x" * (1024 * 1024)
+    for name in ("assistant.delta", "reasoning.delta"):
+        play(state, *[(name, {"delta": piece})] * 12)
+    assert len(str(state.text)) + len("".join(state.reasoning)) == MAX_SAID
+    assert state.snapshot()["truncated"]
+    play(state, ("run.completed", {"completed": True}))
+    assert (state.finish, end_payload("t", state, NOW)["truncated"]) == ("completed", True)
+
+
 def test_a_session_whose_id_is_no_id_is_not_moved_to() -> None:
     state = new()
     play(state, ("run.completed", {"session_id": "x" * 1_000_000}))
@@ -367,6 +386,7 @@ EVENTS = [
 ]  # fmt: skip
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # how busy the machine is proves nothing
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), BODIES), max_size=12))
 def test_no_sequence_of_events_breaks_the_fold(events: list[tuple[str, dict[str, Any]]]) -> None:
     state = new()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.turns.events import MAX_KEPT, TAIL, Encoder, end_payload, head, snapshot_frame, timestamp
+from app.turns.events import MAX_KEPT, MAX_TOOLS, TAIL, Encoder, end_payload, head, snapshot_frame, timestamp
 from app.turns.fold import end
 from app.turns.state import TurnState
 from app.turns.watchers import joined
@@ -87,7 +87,17 @@ def test_a_snapshot_fits_into_a_frame() -> None:
     assert len(frame) <= MAX_FRAME
     said = orjson.loads(frame)["payload"]["state"]
     assert said["truncated"] is True
-    assert len(said["tools"]) == 1000
+    assert len(said["tools"]) == MAX_TOOLS
+
+
+def test_a_snapshot_of_tools_that_say_too_much_fits_into_a_frame() -> None:
+    state, endless = state_of("\x01" * 600_000), "\x01" * 5_000_000
+    for n in range(500):
+        body = {"tool_id": f"{n} {endless}", "tool_name": endless, "preview": endless, "error": endless}
+        state.tools.started(body, 0.0)
+        state.tools.ended(body, 0.0, failed=True)
+    assert len(state.tools.all) == 500
+    assert len(snapshot_frame("t", state)) <= MAX_FRAME
 
 
 def test_deltas_in_a_row_are_joined() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import pytest
 
+from app.turns.events import snapshot_frame
 from app.turns.history import judge, restate
 from app.turns.state import TurnState
 from tests.turns.captured import rows as captured
@@ -48,6 +50,22 @@ ANSWERED = rows(("user", "hi"), ("assistant", "hello", "stop"))
 def test_our_row_and_its_answer(stored: Sequence[Any], sent: str, found: bool, completed: bool) -> None:
     verdict = judge(BEFORE + list(stored), 10, [], sent)
     assert (verdict.rows is not None, verdict.completed) == (found, completed)
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("look @file:a.txt,  please", "look, please\n\n--- Attached Context ---\n\nfile a.txt\nhello"),
+        ("@diff", "--- Context Warnings ---\n- @diff: not a git repository"),
+        ("see @url:`http://a b` and\n\n@staged", "see and\n\n--- Context Warnings ---\n- no"),
+        ("x [200~pasted[201~ y", "x pasted y"),
+    ],
+)
+def test_a_message_that_hermes_changed_is_found(sent: str, stored: str) -> None:
+    said = rows(("user", stored), ("assistant", "done", "stop"))
+    assert judge(said, 0, [], sent).completed
+    assert judge(said, 0, [], f"not {sent}").rows is None
+    assert judge(said, 0, [], sent.replace("@", "at ").replace("[20", "")).rows is None
 
 
 def test_rows_known_before_are_not_ours() -> None:
@@ -101,3 +119,19 @@ def test_of_an_interrupted_turn_the_longer_text_stands() -> None:
     assert str(state.text) == "as far as it was streamed"
     restate(state, rows(("assistant", "as far")), completed=True)
     assert str(state.text) == "as far"
+
+
+@pytest.mark.parametrize("place", ["arguments", "content"])
+def test_what_is_nested_too_deeply_for_a_frame_is_left_out(place: str) -> None:
+    deep = "[" * 249 + "]" * 249
+    call = {"function": {"name": "x", "arguments": deep if place == "arguments" else "{}"}}
+    content = orjson.loads(deep) if place == "content" else "result"
+    stored: list[dict[str, Any]] = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_name": "x", "content": content},
+        {"role": "assistant", "content": "done"},
+    ]
+    state = TurnState("s", 0.0)
+    restate(state, stored, completed=True)
+    assert (str(state.text), state.tools.all[0].truncated) == ("done", True)
+    assert snapshot_frame("t", state)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import orjson
 import pytest
 
 from app.clock import ManualClock
@@ -15,6 +16,7 @@ from app.demo.agent import Agent
 from app.demo.stand_in import StandIn, serve_stand_in
 from app.hermes.upstream import Order
 from app.turns import store
+from app.turns.state import TurnState
 from tests.turns.rooms import KEY, Rooms, open_devices, open_rooms
 
 
@@ -86,6 +88,23 @@ async def test_a_turn_that_ran_is_followed_to_its_end(house: House, agent: Agent
     assert (await rooms.ended(waiting["turn_id"]))["text"] == "later"
     assert [seq for seq, _, _ in await rooms.kept()] == [1, 2]
     assert [message for _, message in agent.turns_started] == ["tools WORDS:9 gated", "SAY:later"]
+
+
+def test_a_checkpoint_does_not_grow_with_what_tools_give() -> None:
+    state = TurnState("s", 5.0)
+    state.text.add("let me see")
+    for n in range(100):
+        body = {"tool_name": "read", "tool_id": f"t{n}", "preview": "a file", "args": "x" * 200_000}
+        state.tools.started(body, 0.0)
+        state.tools.ended({"tool_id": f"t{n}", "result": "x" * 200_000}, 1.0, failed=False)
+    stored = orjson.dumps(state.checkpoint())
+    assert len(stored) < 20_000
+    restored = TurnState("s", 9.0)
+    restored.restore(orjson.loads(stored))
+    assert (str(restored.text), restored.started_at, len(restored.tools.all)) == ("let me see", 5.0, 100)
+    assert restored.tools.all[7].as_json() == {
+        "tool_id": "t7", "tool_name": "read", "preview": "a file", "duration_s": 1.0, "state": "completed",
+    }  # fmt: skip
 
 
 async def test_restarted_again_and_again(house: House, agent: Agent) -> None:

@@ -198,6 +198,25 @@ async def test_a_conversation_that_moves_takes_those_who_wait_and_watch_along(ro
     assert tablet.events() == phone.events()
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_who_has_not_heard_that_it_moved_sends_to_where_it_is(rooms: Rooms, waits: bool) -> None:
+    phone, tablet, session = rooms.phone(), rooms.phone("tablet"), await rooms.session()
+    first = await rooms.send(phone, "moved", session_id=session)
+    now = (await rooms.ended(first["turn_id"]))["session_id"]
+    assert now != session
+    sent = []
+    if waits:  # behind another that is in the right place
+        rooms.agent.gate.clear()
+        sent.append(await rooms.send(phone, "gated", session_id=now))
+        await rooms.agent.gated()
+    sent += [await rooms.send(tablet, "SAY:late", session_id=session) for _ in range(2)]
+    rooms.agent.gate.set()
+    ends = [await rooms.ended(turn["turn_id"]) for turn in sent]
+    assert {(end["finish"], end["session_id"]) for end in ends} == {("completed", now)}
+    assert [where for where, _ in rooms.agent.turns_started] == [session, *[now] * len(sent)]
+    assert (await tablet.until("chat.session.moved"))["payload"]["to"] == now
+
+
 async def test_a_waiting_turn_can_be_stopped_and_is_never_sent(rooms: Rooms) -> None:
     phone, session = rooms.phone(), await rooms.session()
     rooms.agent.gate.clear()
@@ -228,3 +247,28 @@ async def test_an_older_client_gets_only_the_turns_of_its_socket(rooms: Rooms) -
     assert cli.types()[0] == "chat.session"
     await rooms.ended(turn["turn_id"])
     assert other.frames == []
+
+
+@pytest.mark.parametrize(("others", "code"), [(3, "model_slow"), (4, "upstream_capacity")])
+async def test_a_turn_of_which_nothing_is_heard_says_that_it_waits(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch, others: int, code: str
+) -> None:
+    rooms.agent.gate.clear()
+    phone = rooms.phone()
+    for _ in range(others):
+        await rooms.send(phone, "WORDS:2 gated")
+    await rooms.agent.gated(others)
+    monkeypatch.setattr("app.turns.course.WAITING_S", 0.0)
+    last = rooms.phone("tablet")
+    await rooms.send(last, "SAY:late")
+    waiting = await last.event("run.waiting")
+    assert waiting["payload"]["payload"]["code"] == code
+    rooms.agent.gate.set()
+
+
+async def test_a_hermes_that_is_full_is_asked_again(rooms: Rooms) -> None:
+    turn = await rooms.send(rooms.phone(), "http429")
+    end = await rooms.ended(turn["turn_id"])
+    assert (end["finish"], end["error"]["code"]) == ("failed", "upstream_busy")
+    assert rooms.pauses.slept == [1, 2, 4]
+    assert len(rooms.agent.turns_started) == 4

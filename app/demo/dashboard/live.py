@@ -230,7 +230,7 @@ class Live(Surface):
         self._event("session.title", {"session_id": self.stored_id, "title": title})
 
     def _complete(self, turn: Turn, status: str) -> None:
-        payload: dict[str, Any] = {"text": turn.content, "usage": self.usage.as_json(), "status": status}
+        payload: dict[str, Any] = {"text": turn.content or None, "usage": self.usage.as_json(), "status": status}
         if turn.reasoning and status == "complete":
             payload["reasoning"] = turn.reasoning
         self._event("message.complete", payload)

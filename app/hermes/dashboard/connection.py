@@ -16,6 +16,7 @@ from websockets.protocol import State
 from app.errors import RelayError
 from app.hermes.dashboard.errors import Unanswered, call_error
 from app.hermes.errors import StreamBroken, UpstreamAuthRequired, UpstreamBusy, UpstreamInvalid, UpstreamUnreachable
+from app.wire.depth import shallow
 
 log = logging.getLogger("talaria.hermes.dashboard")
 
@@ -25,6 +26,7 @@ CALL_S = 30.0  # Hermes builds an agent within some calls; above it is stuck
 MAX_PENDING = 256  # calls without an answer; a further one is refused as busy
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
+LONGEST_WAIT_S = 600.0  # whatever Hermes asks for: its owner may have changed what it minds meanwhile
 STEADY_S = 30.0  # a socket that stayed open for so long was of use, although nobody called
 
 
@@ -78,7 +80,7 @@ class Connection:
                 await self._read(self._socket)
                 steady.cancel()
                 self._lose()
-                self._became(UpstreamUnreachable())
+                self._became(UpstreamUnreachable("the dashboard of Hermes has closed its socket"))
                 if self._useful:
                     pause = FIRST_PAUSE_S
                 else:  # it opens and breaks: at once again would be a storm
@@ -138,7 +140,7 @@ class Connection:
         if not isinstance(frame, dict):
             log.debug("hermes sent a frame that cannot be read", extra={"bytes": len(raw)})
         elif frame.get("method") == "event":
-            self._event(frame.get("params"))
+            self._event(frame.get("params"), len(raw))
         elif isinstance(id := frame.get("id"), str) and (answer := self._pending.get(id)) is not None:
             self._is_useful()
             if answer.done():
@@ -148,14 +150,17 @@ class Connection:
             else:
                 answer.set_result(frame.get("result"))
 
-    def _event(self, params: Any) -> None:
+    def _event(self, params: Any, length: int) -> None:
         if not isinstance(params, dict):
             return
         kind, live_id, payload = params.get("type"), params.get("session_id"), params.get("payload")
         if not isinstance(kind, str) or not isinstance(live_id, str) or not live_id:
             return
-        payload = payload if isinstance(payload, dict) else {}
-        self._observe(kind, live_id, payload)
+        payload = shallow(payload, length) if isinstance(payload, dict) else {}
+        try:
+            self._observe(kind, live_id, payload)
+        except Exception:  # it costs one event, not the socket that all turns share
+            log.exception("an event of the dashboard was not understood", extra={"kind": kind[:64]})
         if (listener := self._listeners.get(live_id)) is None:
             return
         try:
@@ -184,4 +189,4 @@ class Connection:
 def _at_least(exc: RelayError) -> float:
     """Seconds before another try can help."""
     wants_the_owner = isinstance(exc, UpstreamAuthRequired | UpstreamInvalid)
-    return max(exc.retry_after or 0.0, LONGEST_PAUSE_S if wants_the_owner else 0.0)
+    return max(min(exc.retry_after or 0.0, LONGEST_WAIT_S), LONGEST_PAUSE_S if wants_the_owner else 0.0)

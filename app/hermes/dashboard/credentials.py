@@ -76,7 +76,7 @@ class Token:
             found = _PAGE_TOKEN.search((await self._rest.send("GET", "/")).body)
             if found is None:
                 raise UpstreamAuthRequired(
-                    "the dashboard's page shows no token: set TALARIA_HERMES_DASHBOARD_TOKEN to its "
+                    "the dashboard shows no page with its token; set TALARIA_HERMES_DASHBOARD_TOKEN to its "
                     "HERMES_DASHBOARD_SESSION_TOKEN"
                 )
             self._token = found[1].decode("ascii")
@@ -151,7 +151,7 @@ class Access:
         if token or is_loopback(self._route.host):
             return Token(self._rest, token.get_secret_value() if token else "")
         raise UpstreamAuthRequired(
-            "this dashboard wants its token: set TALARIA_HERMES_DASHBOARD_TOKEN to its HERMES_DASHBOARD_SESSION_TOKEN"
+            "this dashboard wants its token; set TALARIA_HERMES_DASHBOARD_TOKEN to its HERMES_DASHBOARD_SESSION_TOKEN"
             + (" (a login does not open it)" if password else "")
         )
 
@@ -162,7 +162,7 @@ class Access:
         if status == 401:
             if isinstance(self._credential, Token) and self._credential.given:
                 return UpstreamAuthRequired(
-                    "the dashboard does not accept TALARIA_HERMES_DASHBOARD_TOKEN: set it to its "
+                    "the dashboard does not accept TALARIA_HERMES_DASHBOARD_TOKEN; set it to its "
                     "HERMES_DASHBOARD_SESSION_TOKEN, or unset it to let the relay read it on loopback"
                 )
             return UpstreamAuthRequired("the dashboard does not accept what the relay was given: look into its log")

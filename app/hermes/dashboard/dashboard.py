@@ -10,15 +10,16 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
-from app.errors import OutcomeUncertain
+from app.errors import OutcomeUncertain, RelayError
 from app.hermes.dashboard.errors import CallRefused, Unanswered
 from app.hermes.dashboard.events import Usage
 from app.hermes.dashboard.link import Link
 from app.hermes.dashboard.lives import Live
 from app.hermes.dashboard.rest import MAX_ROWS
-from app.hermes.dashboard.sessions import BUSY, Sessions, given
+from app.hermes.dashboard.sessions import BUSY, Sessions, given, is_id
 from app.hermes.dashboard.turn import TurnListener
 from app.hermes.errors import SessionNotFound, UpstreamError, UpstreamInvalid, UpstreamUnsupported
+from app.hermes.expanded import ends_with
 from app.hermes.lease import CREDENTIAL, Lease
 from app.hermes.upstream import Event, Followed, Hearer, Json, Order
 from app.settings import HermesSettings
@@ -48,10 +49,10 @@ class Dashboard:
 
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, *, titled: Callable[[str, str], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        changed: Callable[[], None] = lambda: None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:  # fmt: skip
         self._tasks, self._titled, self._sleep = tasks, titled, sleep
-        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, sleep=sleep)
+        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, changed=changed, sleep=sleep)
         self._sessions = Sessions(self._link, tasks)
         self._turns: dict[str, TurnListener] = {}  # live id → the turn of ours that is heard in it
         self.begun: Callable[[Lease, Listen], None] = lambda lease, listen: None
@@ -67,12 +68,17 @@ class Dashboard:
         await self._link.close()
 
     def state(self) -> dict[str, Any]:
-        """{state: up, down, auth_required or off, version?}."""
+        """{state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
         return self._link.state()
 
     @property
     def ready(self) -> bool:
         return self._link.connection.is_open
+
+    @property
+    def failure(self) -> RelayError | None:
+        """Why it is not ready; None where it is, or is switched off."""
+        return self._link.failure
 
     async def settled(self) -> None:
         """Wait until it is known whether it is there: turns that wait for the relay's start are the first."""
@@ -127,13 +133,13 @@ class Dashboard:
         text = order.message.strip() if isinstance(order.message, str) else ""
         with self._hearing(live, hearer, in_midst=True) as listener:
             answer = await self._sessions.resume(live.key, lease.profile)
-            if answer.get("session_id") != live.id or answer.get("running") is not True or not text:
+            if answer.get("session_id") != live.id or answer.get("running") is not True:
                 return Followed.GONE
-            if _said(answer, "inflight", "user").endswith(text):
+            if ends_with(_said(answer, "inflight", "user"), text):
                 said = _said(answer, "inflight", "assistant")
                 hearer.restated(said)
                 listener.begin(in_midst=True, said=said)
-            elif _said(answer, "queued", "user").endswith(text):
+            elif ends_with(_said(answer, "queued", "user"), text):
                 listener.begin(queued=True)
             else:
                 return Followed.GONE
@@ -255,7 +261,7 @@ class Dashboard:
     def _observe(self, kind: str, live_id: str, payload: Json) -> None:
         if kind == "session.title":
             session_id, title = payload.get("session_id"), payload.get("title")
-            if isinstance(session_id, str) and isinstance(title, str) and title:
+            if is_id(session_id) and isinstance(title, str) and title:
                 self._titled(session_id, title[:MAX_TITLE])
         elif (live := self._sessions.lives.get(live_id)) is None:
             return

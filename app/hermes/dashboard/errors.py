@@ -11,6 +11,7 @@ from app.hermes.errors import (
     UpstreamError,
     UpstreamFailed,
     UpstreamRefused,
+    UpstreamUnreachable,
     UpstreamUnsupported,
 )
 
@@ -28,6 +29,14 @@ class CallRefused(UpstreamRefused):
     """Hermes refused the call."""
 
     number = 0  # Hermes' own code
+
+
+def unreachable(base: str, exc: Exception) -> UpstreamUnreachable:
+    return UpstreamUnreachable(
+        f"the dashboard of Hermes does not answer at {base}: start it with `hermes dashboard --no-open`, or set "
+        "TALARIA_HERMES_DASHBOARD_URL to where it is, or to nothing",
+        detail=type(exc).__name__,
+    )
 
 
 def call_error(error: Any) -> UpstreamError:

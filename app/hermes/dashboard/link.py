@@ -15,28 +15,28 @@ from app.hermes.dashboard.connection import Connection
 from app.hermes.dashboard.credentials import Access
 from app.hermes.dashboard.rest import MAX_ANSWER, Rest
 from app.hermes.dashboard.socket import open_socket
-from app.hermes.errors import UpstreamAuthRequired, UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff
+from app.hermes.errors import UpstreamError, UpstreamInsecure, UpstreamInvalid, UpstreamOff, UpstreamUnreachable
 from app.hermes.routes import Route, dashboard_route
+from app.hermes.state import differ, fallen, up
 from app.hermes.upstream import Json
 from app.settings import HermesSettings
 from app.tasks import Supervisor
 
 log = logging.getLogger("talaria.hermes.dashboard")
 
-APPROVAL_S = 60.0  # Hermes' own default
-_WANTS_THE_OWNER = (UpstreamAuthRequired, UpstreamInsecure, Misconfigured)
-
 
 class Link:
-    """`lost` is called after each loss of the socket; `observe` hears (kind, live id, payload) of every event."""
+    """`lost` is called after each loss of the socket; `observe` hears (kind, live id, payload) of every event;
+    `changed` is called when `state()` says something new.
+    """
 
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, *, observe: Callable[[str, str, Json], None],
-        lost: Callable[[], None], sleep: Callable[[float], Awaitable[None]],
+        lost: Callable[[], None], changed: Callable[[], None], sleep: Callable[[float], Awaitable[None]],
     ) -> None:  # fmt: skip
-        self._settings, self._tasks, self._lost = settings, tasks, lost
+        self._settings, self._tasks, self._lost, self._changed = settings, tasks, lost, changed
         self.connection = Connection(self._connect, became=self._became, observe=observe, sleep=sleep)
-        self.approval_s = APPROVAL_S
+        self.approval_s = float(settings.hermes_approval_timeout)
         self._tried = asyncio.Event()
         self._route: Route | None = None
         self._rest: Rest | None = None
@@ -44,7 +44,7 @@ class Link:
         self._running: asyncio.Task[None] | None = None
         self._state: dict[str, Any] = {"state": "off"}
         self._version: str | None = None
-        self._logged = ""
+        self.failure: RelayError | None = None
 
     def open(self) -> None:
         try:
@@ -53,7 +53,7 @@ class Link:
             self._became(exc)
             return
         if self._route is not None:
-            self._state = {"state": "down"}
+            self._state, self.failure = {"state": "down"}, UpstreamUnreachable()
             self._rest = Rest(self._route)
             self._access = Access(self._settings, self._route, self._rest)
             self._running = self._tasks.start(self.connection.run(), "dashboard")
@@ -110,20 +110,20 @@ class Link:
 
     def _became(self, error: RelayError | None) -> None:
         self._tried.set()
+        self.failure = error
+        was, self._state = self._state, up(self._version) if error is None else fallen(error)
         if error is None:
-            self._state = {"state": "up"} | ({"version": self._version} if self._version else {})
             self._tasks.start(self._read_settings(), "dashboard settings")
         else:
             self._lost()
-            self._state = {"state": "auth_required" if isinstance(error, _WANTS_THE_OWNER) else "down"}
-        state = self._state["state"]
-        if state == self._logged:
+        if not differ(was, self._state):
             return
-        self._logged = state
         if error is None:
             log.info("the dashboard of hermes is up", extra={"version": self._version})
         else:
-            log.warning("the dashboard of hermes is %s", state, extra={"code": error.code, "reason": error.message})
+            about = {"code": error.code, "reason": error.message}
+            log.warning("the dashboard of hermes is %s", self._state["state"], extra=about)
+        self._changed()
 
     async def _read_settings(self) -> None:
         try:
@@ -132,4 +132,5 @@ class Link:
             log.debug("the dashboard's settings were not read", extra={"code": exc.code})
             return
         seconds = approvals.get("timeout") if isinstance(approvals, dict) else None
-        self.approval_s = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else APPROVAL_S
+        if isinstance(seconds, int | float) and seconds > 0:
+            self.approval_s = float(seconds)

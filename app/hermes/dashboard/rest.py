@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -10,11 +11,13 @@ from typing import Any
 import httpx
 import orjson
 
-from app.hermes.errors import UpstreamInvalid, UpstreamUnreachable
+from app.hermes.dashboard.errors import unreachable
+from app.hermes.errors import UpstreamInvalid
 from app.hermes.routes import Route
 
 CONNECT_S = 5.0
 READ_S = 30.0
+WHOLE_S = 120.0  # for the whole of an answer, which may come byte by byte
 MAX_ANSWER = 4 * 1024 * 1024  # bytes: the page, the settings
 MAX_ROWS = 64 * 1024 * 1024  # bytes: the rows of a very long conversation come in one answer
 
@@ -65,19 +68,24 @@ class Rest:
             method, f"{self._route.base}{path}", params=params, json=body, headers=dict(headers or {})
         )
         try:
-            response = await self._client.send(request, stream=True)
-            try:
-                raw = bytearray()
-                async for chunk in response.aiter_raw():
-                    raw += chunk
-                    if len(raw) > limit:
-                        raise UpstreamInvalid("the dashboard's answer is longer than the relay takes")
-            finally:
-                await response.aclose()
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
-            raise UpstreamUnreachable(detail=type(exc).__name__) from exc
+            async with asyncio.timeout(WHOLE_S):
+                response, raw = await self._send(request, limit)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
+            raise unreachable(self._route.base, exc) from exc
         cookies = response.headers.get_list("set-cookie")
         return Answer(response.status_code, bytes(raw), tuple(cookies), _seconds(response.headers.get("retry-after")))
+
+    async def _send(self, request: httpx.Request, limit: int) -> tuple[httpx.Response, bytearray]:
+        response = await self._client.send(request, stream=True)
+        raw = bytearray()
+        try:
+            async for chunk in response.aiter_raw():
+                raw += chunk
+                if len(raw) > limit:
+                    raise UpstreamInvalid("the dashboard's answer is longer than the relay takes")
+        finally:
+            await response.aclose()
+        return response, raw
 
 
 def _seconds(value: str | None) -> int | None:

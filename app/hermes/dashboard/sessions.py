@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, TypeGuard
 
+from app.hermes.api import MAX_ID
 from app.hermes.dashboard.events import Usage
 from app.hermes.dashboard.link import Link
 from app.hermes.dashboard.lives import Live, Lives
@@ -58,7 +60,7 @@ class Sessions:
     async def where_is(self, live: Live) -> str:
         """The id under which Hermes stores it now."""
         row = await self._link.row(live.id)
-        if row is not None and isinstance(key := row.get("session_key"), str) and key:
+        if row is not None and is_id(key := row.get("session_key")):
             self.lives.rename(live, key)
         return live.key
 
@@ -74,7 +76,7 @@ class Sessions:
 
     def _take_up(self, answer: Json, key_field: str) -> Live:
         id, key, info = answer.get("session_id"), answer.get(key_field), answer.get("info")
-        if not isinstance(id, str) or not id or not isinstance(key, str) or not key:
+        if not is_id(id) or not is_id(key):
             raise UpstreamInvalid("the dashboard took up a conversation without an id")
         live = self.lives.add(id, key)
         if isinstance(info, dict) and "usage" in info:
@@ -102,6 +104,11 @@ class Sessions:
                 await self._link.call("session.close", {"session_id": live_id})
         except UpstreamError as exc:
             log.debug("a live session was not closed", extra={"code": exc.code})
+
+
+def is_id(value: Any) -> TypeGuard[str]:
+    """Every frame of a turn carries the id of its session."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_ID
 
 
 def given(**values: str | None) -> dict[str, str]:

@@ -10,6 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from app.hermes.dashboard.credentials import About, Access
+from app.hermes.dashboard.errors import unreachable
 from app.hermes.errors import UpstreamFailed, UpstreamInvalid, UpstreamRefused, UpstreamUnreachable, UpstreamUnsupported
 from app.hermes.routes import Route
 
@@ -46,7 +47,7 @@ async def open_socket(route: Route, access: Access) -> tuple[About, ClientConnec
             ) from None
         raise UpstreamFailed(f"the dashboard's socket failed (HTTP {status})") from None
     except (OSError, TimeoutError, WebSocketException) as exc:
-        raise UpstreamUnreachable(detail=type(exc).__name__) from exc
+        raise unreachable(route.base, exc) from exc
     try:
         await _expect_ready(socket)
     except BaseException:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import orjson
+
 from app.hermes.dashboard.events import ENDS, Translation, Usage
 from app.hermes.dashboard.lives import Live
 from app.hermes.errors import StreamBroken
 from app.hermes.upstream import Event, Hearer, Json
 
-MAX_HELD = 4096  # events before Hermes answers the call that makes them ours; then the turn's stream counts as broken
+# Of events before Hermes answers the call that makes them ours; beyond it the turn's stream counts as broken.
+MAX_HELD = 4096
+MAX_HELD_BYTES = 64 * 1024 * 1024
 
 
 class TurnListener:
@@ -26,6 +30,7 @@ class TurnListener:
         self._translation = Translation(approval_s, reasoned=in_midst)
         self._translation.start = None if in_midst else live.usage
         self._held: list[tuple[str, Json]] | None = []
+        self._held_bytes = 0
         self._begun = False
         self._waits = False  # for the end of another turn
         self.count = 0
@@ -53,9 +58,12 @@ class TurnListener:
         self.count += 1
         if self._held is None:
             self._take(kind, payload)
-        elif len(self._held) < MAX_HELD:
+            return
+        self._held_bytes += len(orjson.dumps(payload))
+        if len(self._held) < MAX_HELD and self._held_bytes <= MAX_HELD_BYTES:
             self._held.append((kind, payload))
         else:
+            self._held = []
             self.lost(StreamBroken("Hermes sent events and did not answer the request that they belong to"))
 
     def lost(self, error: Exception) -> None:
@@ -92,8 +100,13 @@ class TurnListener:
 def _unsaid(held: Sequence[tuple[str, Json]], said: str) -> Sequence[tuple[str, Json]]:
     """Without the deltas that end what was said: they came while Hermes wrote its answer."""
     deltas = [payload.get("text") for kind, payload in held if kind == "message.delta"]
-    texts = [text for text in deltas if isinstance(text, str)]
-    said_twice = next((n for n in range(len(texts), 0, -1) if said.endswith("".join(texts[:n]))), 0)
+    said_twice, start = 0, ""
+    for n, text in enumerate((text for text in deltas if isinstance(text, str)), 1):
+        start += text
+        if len(start) > len(said):
+            break
+        if said.endswith(start):
+            said_twice = n
     out = []
     for kind, payload in held:
         if kind == "message.delta" and said_twice > 0:

@@ -27,3 +27,10 @@ class GatewayAway(UpstreamUnreachable):
     """Hermes' messaging gateway is not connected: start it, with Talaria's plugin in it."""
 
     code = "gateway_away"
+
+
+class GatewayOff(UpstreamUnreachable):
+    """Hermes' messaging gateway never connected: `talaria hermes-plugin install` puts Talaria's plugin into it."""
+
+    code = "gateway_off"
+    retryable = False

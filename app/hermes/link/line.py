@@ -12,7 +12,7 @@ from app.clock import Sleep
 from app.hermes.link import codec
 from app.hermes.link.codec import Answered, Inbound
 from app.hermes.link.connection import Connection, Handler, LinkLimits, Socket
-from app.hermes.link.errors import GatewayAway
+from app.hermes.link.errors import GatewayAway, GatewayOff
 from app.tasks import Supervisor
 from app.wire import close
 
@@ -20,26 +20,32 @@ log = logging.getLogger("talaria.hermes.link")
 
 
 class AgentLink:
-    """`handler` is set once, by the composition root, before anything is served."""
+    """`handler` is set once, by the composition root, before anything is served. `changed` is called when a plugin has
+    come or gone.
+    """
 
     handler: Handler
+    was_there = False  # a plugin has connected once
 
     def __init__(
-        self, relay_id: str, tasks: Supervisor, *, limits: LinkLimits | None = None, sleep: Sleep = asyncio.sleep
-    ) -> None:
-        self._relay_id, self._tasks, self._limits, self._sleep = relay_id, tasks, limits or LinkLimits(), sleep
+        self, relay_id: str, tasks: Supervisor, *, changed: Callable[[], None] = lambda: None,
+        limits: LinkLimits | None = None, sleep: Sleep = asyncio.sleep,
+    ) -> None:  # fmt: skip
+        self._relay_id, self._tasks, self._changed = relay_id, tasks, changed
+        self._limits, self._sleep = limits or LinkLimits(), sleep
         self._current: Connection | None = None
 
     @property
     def is_up(self) -> bool:
         return self._current is not None
 
-    def state(self, *, was_there: bool) -> dict[str, Any]:
-        """As `auth.ok` says it; `was_there`: a plugin has connected once."""
-        if self._current is None or self._current.hello is None:
-            return {"state": "down" if was_there else "off"}
-        version = self._current.hello.hermes
-        return {"state": "up"} | ({"version": version} if version else {})
+    def state(self) -> dict[str, Any]:
+        """{state: up, down or off, version?, code?, message?}; the last two say why it is not up."""
+        if self._current is not None and self._current.hello is not None:
+            version = self._current.hello.hermes
+            return {"state": "up"} | ({"version": version} if version else {})
+        why = GatewayAway() if self.was_there else GatewayOff()
+        return {"state": "down" if self.was_there else "off", "code": why.code, "message": why.message}
 
     async def serve(self, socket: Socket, still_valid: Callable[[], bool]) -> None:
         """One accepted socket, until it is gone."""
@@ -54,15 +60,17 @@ class AgentLink:
                 self._current = None
                 log.info("the plugin has left")
                 self.handler.lost()
+                self._changed()
 
     def _took_over(self, connection: Connection) -> None:
         """The newer one counts: a plugin may come back before its old socket is known to be dead."""
-        older, self._current = self._current, connection
+        older, self._current, self.was_there = self._current, connection, True
         if older is not None:
             older.end(close.SUPERSEDED, "superseded")
         hello = connection.hello
         assert hello is not None
         log.info("the plugin is there", extra={"plugin": hello.plugin, "hermes": hello.hermes})
+        self._changed()
 
     def give(self, message: Inbound) -> bool:
         """False: nobody is there."""

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from deploy.bench.figures import appends, connect, deltas, memory, pairing, ping, posts, returning, stopped
+from deploy.bench.figures import (
+    appends,
+    connect,
+    deltas,
+    gateway,
+    memory,
+    pairing,
+    ping,
+    posts,
+    returning,
+    stopped,
+    watchers,
+)
 from deploy.bench.lab import Lab
 from deploy.bench.report import Row
 
 FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "ping": ping.measure,
     "connect": connect.measure,
-    "latency": deltas.measure_latency,
-    "throughput": deltas.measure_throughput,
+    "latency": deltas.latency,
+    "dashboard-latency": deltas.dashboard_latency,
+    "throughput": deltas.throughput,
+    "dashboard-throughput": deltas.dashboard_throughput,
+    "watchers": watchers.measure,
     "memory": memory.measure,
     "stopped": stopped.measure,
     "appends": appends.measure,
     "posts": posts.measure,
+    "gateway": gateway.measure,
+    "writing": gateway.measure_writing,
     "backlog": returning.measure_backlog,
     "history": returning.measure_history,
     "pairing": pairing.measure,

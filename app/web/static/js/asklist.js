@@ -43,6 +43,8 @@ export class AskList {
     const ids = new Set(listed.map(idOf));
     for (const ask of this.open) if (!ids.has(ask.id)) this.#put(applyGone(ask));
     for (const payload of listed) this.take(payload);
+    // There is a link again; only of an answer that may have arrived there is still something to say.
+    for (const ask of this.open) if (ask.error && !ask.unsure) this.#put({ ...ask, error: null });
   }
 
   caughtUp() {

@@ -11,7 +11,7 @@ const OVER = {
   question_unknown: "closed",
 };
 // Nobody knows whether the answer arrived. The relay knows it by its frame's id, so the same may be said again.
-const UNSURE = new Set(["offline", "timeout"]);
+const UNSURE = new Set(["lost", "timeout"]);
 
 /** Of the payloads of `approval.*` and `question.*`. */
 export const kindOf = (payload) => (payload.approval_id ? "approval" : "question");

@@ -3,6 +3,7 @@ import { uuid } from "./ids.js";
 import { device, tab } from "./store.js";
 import { afterHistory, exchanges, transcript } from "./transcript.js";
 import { isLive } from "./turns.js";
+import { isOffline } from "./wire.js";
 
 const PAGE = 60; // rows of history at a time
 const REREAD_MS = 300; // ends that arrive together are one reason to read the history again
@@ -104,7 +105,7 @@ export class Conversation {
     } catch (error) {
       if (this.conv.id !== conv.id) return;
       // When the link is lost, all is read again once it is back.
-      this.history = { ...this.history, loading: false, error: error.code === "offline" ? null : error };
+      this.history = { ...this.history, loading: false, error: isOffline(error) ? null : error };
     }
     this.changed();
   }

@@ -17,7 +17,8 @@ export class Hearing {
   /** @returns {boolean | undefined} false: it has to come again, since it could not be stored */
   frame({ channel, type, payload = {} }) {
     const { asks, changed, inbox, outgoing, talk, turns, wire } = this.client;
-    if (channel === "messages") return type === "message" ? inbox.take(payload) : undefined;
+    // What another device of the owner has said is no news to its owner.
+    if (channel === "messages") return type === "message" && payload.source !== "device" ? inbox.take(payload) : undefined;
     switch (type) {
       case "chat.accepted":
         talk.placed(turns.accepted(payload), payload.session_id);
@@ -51,6 +52,9 @@ export class Hearing {
         break;
       case "reset":
         talk.readSoon();
+        break;
+      case "upstream":
+        this.client.hello = { ...this.client.hello, upstream: payload };
         break;
       case "error":
         outgoing.refused(payload.ref, payload);

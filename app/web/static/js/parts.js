@@ -89,9 +89,13 @@ export function replaceLast(parts, content) {
     .filter((part, n) => n < from || n === at || part.kind !== "text");
 }
 
-/** Where the agent asked: behind so many of its tools, or where it is now (null). Once. */
+/** Where the agent asked: behind so many of its tools, or where it is now (null). Once, but tools may be known late. */
 export function placeAsk(parts, id, tools) {
-  if (parts.some((part) => part.kind === "ask" && part.id === id)) return parts;
+  const was = parts.findIndex((part) => part.kind === "ask" && part.id === id);
+  if (was >= 0) {
+    if (!tools || toolCount(parts) < tools || toolCount(parts.slice(0, was)) === tools) return parts;
+    parts = parts.toSpliced(was, 1);
+  }
   const isThere = (part, n) => part.kind === "tool" && toolCount(parts.slice(0, n + 1)) === tools;
   let at = tools ? parts.findIndex(isThere) + 1 : 0;
   while (at > 0 && parts[at]?.kind === "ask") at += 1;
@@ -133,7 +137,8 @@ function rebuilt(parts, text, tools) {
   };
   const loose = parts.flatMap((part, n) => {
     const stays = part.kind === "thought" || part.kind === "ask" || (part.aside && !isCounted(part));
-    return stays ? [{ part, after: Math.min(toolCount(parts.slice(0, n)), tools.length) }] : [];
+    const after = toolCount(parts.slice(0, n));
+    return stays ? [{ part, after: after > tools.length ? null : after }] : []; // null: behind a tool that is missing now
   });
   const behind = (count) => loose.filter(({ after }) => after === count).map(({ part }) => part);
   let out = behind(0);
@@ -143,13 +148,22 @@ function rebuilt(parts, text, tools) {
     out = [...addText(out, text.slice(from, to)), tool, ...behind(n + 1)];
     from = to;
   });
-  return addText(out, text.slice(from));
+  return [...addText(out, text.slice(from)), ...behind(null)];
 }
 
-/** `all` is everything the agent thought; where it stood is kept if this goes on from what is here. */
-export function rethink(parts, all) {
+/** The tools of a snapshot that lacks those before a break. */
+export function withLost(parts, tools) {
+  const ids = new Set(tools.map((tool) => tool.id));
+  return [...parts.filter((part) => part.kind === "tool" && !ids.has(part.id)), ...tools];
+}
+
+/**
+ * `all` is everything the agent thought, or with a `gap` what it thought since; where it stood is kept if this goes on
+ * from what is here.
+ */
+export function rethink(parts, all, gap = false) {
   const had = thoughts(parts);
-  if (squeezed(had) === squeezed(all)) return parts;
+  if (squeezed(had) === squeezed(all) || (gap && squeezed(had).includes(squeezed(all)))) return parts;
   if (had !== "" && all.startsWith(had)) {
     const at = parts.findLastIndex((part) => part.kind === "thought");
     return parts.with(at, { kind: "thought", text: parts[at].text + all.slice(had.length) });

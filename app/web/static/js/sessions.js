@@ -1,8 +1,10 @@
 // The list of conversations, and what the owner does with one of them.
 import { uuid } from "./ids.js";
+import { isOffline } from "./wire.js";
 
 const LISTED = 50; // at a time
-const UNSURE = new Set(["offline", "timeout"]); // it may have happened: asked again under the same id, it happens once
+const MOST = 200; // that the relay lists at a time
+const UNSURE = new Set(["lost", "timeout"]); // it may have happened: asked again under the same id, it happens once
 
 export class Sessions {
   #unsure = null; // {asked, id}
@@ -19,13 +21,16 @@ export class Sessions {
     if (!this.wire.open) return;
     Object.assign(this, { loading: true, error: null });
     try {
-      const page = { limit: LISTED, offset: more ? this.items.length : 0 };
+      // Looked at anew, it is as long as it was.
+      const limit = more ? LISTED : Math.min(MOST, Math.max(LISTED, this.items.length));
+      const page = { limit, offset: more ? this.items.length : 0 };
       const { payload } = await this.wire.request("chat", "chat.sessions.list", page);
       const items = (payload.sessions ?? []).map(listed);
-      this.items = more ? [...this.items, ...items] : items;
+      // One that is newer has pushed some onto the next page, which are here already.
+      this.items = more ? [...this.items, ...items.filter(({ id }) => !this.find(id))] : items;
       this.more = Boolean(payload.has_more);
     } catch (error) {
-      this.error = error.code === "offline" ? null : error;
+      this.error = isOffline(error) ? null : error;
     }
     this.loading = false;
     this.changed();

@@ -1,7 +1,7 @@
 // One turn of a conversation as a pure fold of what the relay says about it. No function changes its argument.
 // `parts` is the answer, in order: parts.js.
 import {
-  addAside, addText, editTool, joined, placeAsk, replaceLast, rethink, settle, toTool, toTools, weave,
+  addAside, addText, editTool, joined, placeAsk, replaceLast, rethink, settle, toTool, toTools, weave, withLost,
 } from "./parts.js";
 
 export const LIVE = new Set(["sending", "queued", "running"]);
@@ -49,7 +49,11 @@ export function applyEvent(turn, event) {
 /** What a snapshot says replaces what is here; only order, of which it says less, is kept from here. */
 export function applySnapshot(turn, snapshot) {
   if (!isLive(turn)) return turn;
-  const { text = "", reasoning = "", tools = [], started_at = null } = snapshot.state ?? {};
+  const { text = "", reasoning = "", tools = [], started_at = null, gap = false } = snapshot.state ?? {};
+  const known = toTools(tools ?? [], text ?? "");
+  // A relay that has just restarted knows less than the page does: tools, thoughts and the end of the text come back later.
+  const had = answerText(turn);
+  const woven = weave(turn.parts, gap && had.startsWith(text ?? "") ? had : text ?? "", gap ? withLost(turn.parts, known) : known);
   return {
     ...turn,
     id: snapshot.turn_id,
@@ -59,7 +63,7 @@ export function applySnapshot(turn, snapshot) {
     status: turn.status === "queued" && snapshot.n === 0 ? "queued" : "running",
     whole: true,
     awaiting: false,
-    parts: rethink(weave(turn.parts, text ?? "", toTools(tools ?? [], text ?? "")), reasoning ?? ""),
+    parts: rethink(woven, reasoning ?? "", gap),
     startedAt: started_at ?? turn.startedAt,
   };
 }

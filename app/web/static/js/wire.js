@@ -11,13 +11,19 @@ const ACK_MS = 400; // acknowledgements gather this long; the relay allows a sec
 const STABLE_MS = 10_000; // a link that lived this long has earned a fresh start of the backoff
 const REQUEST_MS = 30_000;
 
-/** An answer that did not come, or came as an error. `code`, `layer` and `retryable` as the relay says them. */
+/**
+ * An answer that did not come, or came as an error. `code`, `layer` and `retryable` as the relay says them; ours are
+ * `unsent` (there was no link), `lost` (the link went before the answer) and `timeout`.
+ */
 export class Refused extends Error {
   constructor({ code, message, layer = "relay", retryable = false }) {
     super(message ?? code);
     Object.assign(this, { code, layer, retryable });
   }
 }
+
+/** Whether there is no link, rather than anything wrong with the request. */
+export const isOffline = ({ code }) => code === "unsent" || code === "lost";
 
 export class Wire {
   #socket = null;
@@ -75,7 +81,7 @@ export class Wire {
   request(channel, type, payload, id = uuid()) {
     return new Promise((resolve, reject) => {
       if (!this.send(channel, type, payload, id)) {
-        reject(new Refused({ code: "offline", message: "There is no connection to the relay.", retryable: true }));
+        reject(new Refused({ code: "unsent", message: "There is no connection to the relay.", retryable: true }));
         return;
       }
       const late = { code: "timeout", message: "The relay did not answer in time.", retryable: true };
@@ -243,7 +249,7 @@ export class Wire {
     this.#socket = null;
     socket?.close();
     this.name = "idle";
-    const lost = { code: "offline", message: "The connection to the relay was lost.", retryable: true };
+    const lost = { code: "lost", message: "The connection to the relay was lost.", retryable: true };
     for (const id of [...this.#waiting.keys()]) this.#settle(id).reject(new Refused(lost));
   }
 

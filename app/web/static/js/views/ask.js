@@ -12,7 +12,7 @@ const OUTCOMES = {
   denied: "Denied",
   answered: "Answered",
   expired: "Nobody answered in time",
-  resolved_elsewhere: "Settled elsewhere",
+  resolved_elsewhere: "Settled in another way",
   uncertain: "Nobody knows whether the answer arrived",
   closed: "Not asked any more",
 };

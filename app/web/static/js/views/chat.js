@@ -11,6 +11,7 @@ import { Scroller } from "./scroller.js";
 import { Sheet } from "./sheet.js";
 import { Status } from "./status.js";
 import { Turn } from "./turn.js";
+import { HermesAway } from "./upstream.js";
 
 const NEWS_MS = 8000; // long enough to read a line twice
 const IDEAS = ["What can you do?", "Show me tools at work", "A short tour of Markdown"];
@@ -70,6 +71,7 @@ export class Chat extends Component {
             <button type="button" class="tap" aria-label="New conversation" onClick=${() => client.begin()}><${Plus} /></button>
           </header>
           <${Stopped} client=${client} link=${link} />
+          <${HermesAway} client=${client} />
           <${AskedElsewhere} client=${client} />
           <main>
             ${inbox.shown ? this.#messages(inbox) : this.#conversation(client)}

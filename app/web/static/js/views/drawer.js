@@ -2,6 +2,7 @@ import { Component, createRef, html } from "../html.js";
 import { AskBadge } from "./asks.js";
 import { Close, Mark, More, Plus } from "./icons.js";
 import { Badge } from "./messages.js";
+import { DashboardAway } from "./upstream.js";
 
 const PUSH = { ok: "Push: working", failing: "Push: failing", none: "Push: not set up", off: "Push: switched off" };
 
@@ -37,6 +38,7 @@ export function Sessions({ client, onChosen, onMenu }) {
       ${error && html`<p class="quiet">${error.message}</p>`}
       ${more && html`<button type="button" class="button small plain" onClick=${() => client.sessions.list({ more: true })}>More</button>`}
     </nav>
+    <${DashboardAway} client=${client} />
     ${push && html`<p class="quiet push-state">${push}</p>`}`;
 }
 

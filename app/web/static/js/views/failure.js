@@ -9,7 +9,6 @@ const LAYERS = {
 };
 // What the owner can do, where the relay's own words do not say it.
 const ADVICE = {
-  upstream_unreachable: "Look whether Hermes runs, and whether the relay has its right address.",
   upstream_refused: "The same message will be refused again. Hermes' log says more.",
   upstream_failed: "Hermes' log says more.",
   upstream_invalid: "The relay may be too old for this Hermes: look for an update.",

@@ -17,7 +17,13 @@ export class Sheet extends Component {
       if (!current.open) current.showModal();
     }
     if (!of && current.open) current.close();
-    if (before.step !== this.state.step || of !== was.of) this.field.current?.select();
+    if (of && (before.step !== this.state.step || of !== was.of)) this.#focus();
+  }
+
+  /** What was pressed is gone with its step: the next one begins with its field, or its first and harmless button. */
+  #focus() {
+    if (this.field.current) this.field.current.select();
+    else this.dialog.current.querySelector("button")?.focus();
   }
 
   /** @param act whose promise says whether it was done */

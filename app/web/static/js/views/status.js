@@ -1,5 +1,11 @@
 import { Component, html } from "../html.js";
 
+const HERMES = {
+  down: ["warn", "Connected, but Hermes is away"],
+  auth_required: ["warn", "Connected, but Hermes lets nobody in"],
+  off: ["warn", "Connected, but to no Hermes"],
+};
+
 /** One line that says how things stand. It always takes its place, so nothing jumps. */
 export class Status extends Component {
   componentDidUpdate() {
@@ -25,7 +31,7 @@ export class Status extends Component {
 function line({ link, hello }) {
   switch (link.name) {
     case "open":
-      return hello?.upstream?.api?.state === "down" ? ["warn", "Connected, but Hermes does not answer"] : ["good", "Connected"];
+      return HERMES[hello?.upstream?.api?.state] ?? ["good", "Connected"];
     case "pending":
       return ["busy", `Confirm ${link.confirm} on the server`];
     case "waiting": {
