@@ -44,7 +44,9 @@ async def test_what_hermes_says_while_the_relay_is_away_arrives(gateway: Gateway
         await back.hears("while you were away")
 
 
-async def test_a_gateway_that_is_killed_in_mid_turn_leaves_no_open_message(gateway: GatewayLab, owner: Owner) -> None:
+async def test_a_gateway_that_is_killed_closes_its_message_and_runs_the_turn_again(
+    gateway: GatewayLab, owner: Owner
+) -> None:
     await owner.says(SLOW)
     half = await until_half_written(owner)
     gateway.lab.kill("gateway")
@@ -52,11 +54,13 @@ async def test_a_gateway_that_is_killed_in_mid_turn_leaves_no_open_message(gatew
     closed = await owner.hears(lambda frame: frame.payload["message_id"] == half, within=60)
     assert closed.payload["interrupted"] is True
     assert "w400" not in closed.payload["text"]
+    again = await owner.hears("w400", within=60)
+    assert again.payload["message_id"] != half
     await owner.says("SAY:still here")
     await owner.hears("still here", within=60)
 
 
-async def test_a_restart_in_mid_turn_runs_it_again_as_a_new_message(gateway: GatewayLab, owner: Owner) -> None:
+async def test_a_restart_in_mid_turn_does_not_hold_up_what_comes_next(gateway: GatewayLab, owner: Owner) -> None:
     await owner.says("STALL:60")
     await owner.until("typing", lambda frame: frame.payload["on"])
     gateway.lab.restart("gateway")
