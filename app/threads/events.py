@@ -115,8 +115,11 @@ class LinkEvents:
         except Exception:
             log.exception("the relay failed on what the gateway said")
             verdict = _refusal(RelayError())
-        await self._db.write(lambda tx: _settle(tx, spool, frame.n, verdict))
+        await self.refused(spool, frame.n, verdict)
         return verdict
+
+    async def refused(self, spool: str, n: int, verdict: Verdict) -> None:
+        await self._db.write(lambda tx: _settle(tx, spool, n, verdict))
 
     async def _durable(self, spool: str, frame: Durable) -> Verdict:
         if isinstance(frame, codec.Ask | codec.AskClosed):

@@ -34,6 +34,7 @@ class Lanes:
         self._given: dict[Lane, str] = {}  # what each thread is busy with
         self._looking: set[Lane] = set()
         self._again: set[Lane] = set()  # something came while its thread was looked at
+        self._over: dict[Lane, set[str]] = {}  # what ended there meanwhile
 
     def is_busy(self, lane: Lane) -> bool:
         return lane in self._given
@@ -62,6 +63,8 @@ class Lanes:
         was_busy = self._given.get(lane) == id
         if was_busy:
             del self._given[lane]
+        if lane in self._looking:
+            self._over.setdefault(lane, set()).add(id)
         self.kick(lane)
         return was_busy
 
@@ -75,7 +78,8 @@ class Lanes:
             self._looking.discard(lane)
         came = lane in self._again
         self._again.discard(lane)
-        if waiting is None:
+        over = self._over.pop(lane, set())
+        if waiting is None or waiting.id in over:
             if came:
                 self.kick(lane)
         elif self._link.is_up:

@@ -271,13 +271,16 @@ class Threads:
 
     async def _store_drafts(self) -> None:
         dirty = [(draft.message_id, draft.payload()) for draft in self._streams.dirty()]
-        if not dirty:
+        forgotten, self._streams.forgotten = self._streams.forgotten, set()
+        if not dirty and not forgotten:
             return
         for draft in self._streams.dirty():
             draft.dirty = False
         now = self._clock.now()
 
         def work(tx: Tx) -> None:
+            for id in forgotten:
+                store.drop_draft(tx, id)
             for id, said in dirty:
                 if store.message(tx, id) is None:
                     store.checkpoint(tx, id, said, now)
@@ -301,8 +304,8 @@ def _parse_cursor(cursor: str) -> tuple[int, str, str]:
     """Raises PayloadInvalid."""
     try:
         row, chat, thread = orjson.loads(urlsafe_b64decode(cursor.encode()))
-    except ValueError:
+    except (ValueError, TypeError):
         raise PayloadInvalid("cursor: it is none of ours") from None
-    if not (isinstance(row, int) and isinstance(chat, str) and isinstance(thread, str)):
+    if not (isinstance(row, int) and 0 <= row < 2**63 and isinstance(chat, str) and isinstance(thread, str)):
         raise PayloadInvalid("cursor: it is none of ours")
     return row, chat, thread

@@ -13,6 +13,7 @@ from typing import Any
 
 from app.clock import Clock
 from app.delivery.peer import Peer, granted
+from app.hermes.link.codec import MAX_TEXT
 from app.threads.policy import Step
 from app.threads.store import Lane
 from app.wire.envelope import encode
@@ -20,6 +21,7 @@ from app.wire.envelope import encode
 log = logging.getLogger("talaria.threads")
 
 MAX_DRAFTS = 256  # messages that are written at the same time; the oldest is forgotten, its end is still kept
+MAX_CHARS = 8 * 1024 * 1024  # of all of them together; as above
 MAX_ENDED = 512  # messages that are remembered as ended
 MAX_BUBBLES = 64  # of one thread that are remembered
 MAX_LANES = 256  # threads in which something goes on; what goes on in the oldest is forgotten
@@ -114,6 +116,8 @@ class Streams:
     def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
         self._clock, self._changed = clock, changed
         self._drafts: dict[str, Draft] = {}
+        self._chars = 0
+        self.forgotten: set[str] = set()  # drafts that may be stored, and are not written any more as far as we know
         self._busy: dict[Lane, Busy] = {}
         self._readers: dict[int, Reader] = {}
         self._ended: dict[str, None] = {}
@@ -160,17 +164,19 @@ class Streams:
         draft = self._drafts.get(id)
         if id in self._ended:
             return
+        text = text[:MAX_TEXT]
         if draft is None:
-            if len(self._drafts) >= MAX_DRAFTS:
-                oldest = next(iter(self._drafts))
-                log.warning("more messages are written at once than are shown", extra={"dropped": oldest})
-                self.drop(oldest)
             draft = self._drafts[id] = Draft(id, lane, text, reply_to)
+            self._chars += len(text)
             self.calm(lane)
         elif draft.text == text:
             return
         else:
+            self._chars += len(text) - len(draft.text)
             draft.text, draft.n = text, draft.n + 1
+        self._make_room()
+        if id not in self._drafts:
+            return
         draft.touched_at, draft.dirty = self._clock.now(), True
         for reader in self._reading(lane):
             reader.show(draft)
@@ -180,6 +186,15 @@ class Streams:
         for said in drafts:
             draft = Draft.restored(said, self._clock.now())
             self._drafts[draft.message_id] = draft
+            self._chars += len(draft.text)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while len(self._drafts) > MAX_DRAFTS or self._chars > MAX_CHARS:
+            oldest = next(iter(self._drafts))
+            log.warning("more messages are written at once than are shown", extra={"dropped": oldest})
+            self.drop(oldest)
+            self.forgotten.add(oldest)
 
     def get(self, id: str) -> Draft | None:
         return self._drafts.get(id)
@@ -193,7 +208,9 @@ class Streams:
         self.drop(id)
 
     def drop(self, id: str) -> None:
-        if self._drafts.pop(id, None) is not None:
+        draft = self._drafts.pop(id, None)
+        if draft is not None:
+            self._chars -= len(draft.text)
             for reader in self._readers.values():
                 reader.forget(id)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 import uuid
 from typing import Any
@@ -28,6 +29,7 @@ from .version import PLUGIN_VERSION, commands, hermes_version
 
 PLATFORM = "talaria"
 WAIT_FOR_OWNER_S = 1.0
+MAX_ASK = 50_000  # characters of each text of an ask: both in one frame, in the worst encoding; the relay shows less
 KINDS = {"image": "PHOTO", "video": "VIDEO", "audio": "AUDIO"}
 
 logger = logging.getLogger(__name__)
@@ -202,6 +204,7 @@ class TalariaAdapter(BasePlatformAdapter):
             "type": "ask", "asked_at": time.time(), "ask_id": ask.ask_id, "kind": kind, "chat_id": ask.chat_id,
             **thread(ask.thread_id), **({"choices": choices} if choices else {}), **fields,
         }  # fmt: skip
+        frame |= {name: frame[name][:MAX_ASK] for name in ("text", "description") if name in frame}
         self._asks[ask.ask_id] = ask
         try:
             verdict = await self._link.keep(frame)
@@ -216,8 +219,15 @@ class TalariaAdapter(BasePlatformAdapter):
         """Hermes went on without the link's answer: it was typed, it expired, or the turn was stopped."""
         for ask in [ask for ask in self._asks.values() if ask.chat_id == str(chat_id)]:
             if not asks.still_open(ask) and self._asks.pop(ask.ask_id, None) is not None:
-                await self._spool.do(Spool.close_ask, ask.ask_id)
-                self._link.poke()
+                await self._ask_is_over(ask)
+
+    async def _ask_is_over(self, ask: Ask) -> None:
+        """What cannot be written now, the next start says."""
+        try:
+            await self._spool.do(Spool.close_ask, ask.ask_id)
+        except sqlite3.OperationalError as exc:
+            logger.error("talaria: the spool cannot be written (%s)", exc)
+        self._link.poke()
 
     # what comes over the link
 
@@ -240,7 +250,7 @@ class TalariaAdapter(BasePlatformAdapter):
                 logger.exception("talaria: Hermes could not take an answer")
             if resume := getattr(self, "resume_typing_for_chat", None):
                 resume(ask.chat_id)
-            await self._spool.do(Spool.close_ask, ask.ask_id)
+            await self._ask_is_over(ask)
         self._link.now(
             {
                 "type": "answered", "answer_id": frame["answer_id"], "result": "ok" if found.resolved else "gone",

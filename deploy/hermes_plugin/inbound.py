@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,12 +18,13 @@ import httpx
 
 from .files import FileRefused, Files
 from .link import Frame, Link
-from .spool import Spool
+from .spool import Spool, SpoolFull
 
 STARTED_S = 2.0  # handed over and not begun by then: Hermes answered in place (`/stop`, an answer to a question)
 OWN_TURN_S = 600.0  # Hermes's own turn in the chat is waited for, but not for ever
 READY_EVERY_S = 0.1
 FETCH_TRIES = 3
+DISK_EVERY_S = 5.0
 
 Lane = tuple[str, str | None]
 
@@ -69,9 +71,16 @@ class Inbound:
                 self._taken(inbound_id)
             return
         self._flights[inbound_id] = flight = Flight()
-        if await self._spool.do(Spool.was_taken, inbound_id):
+        try:
+            known = await self._spool.do(Spool.was_taken, inbound_id)
+        except BaseException:
             del self._flights[inbound_id]
-            self._taken(inbound_id)
+            raise
+        if known:
+            # Nobody works on it any more: its turn is over, or died with the process that had taken it. The relay may
+            # not have heard that it was taken, and would wait for its end.
+            await self._take(inbound_id, flight)
+            await self._done(inbound_id, "cancelled")
             return
         task = asyncio.create_task(self._give(frame, inbound_id, flight))
         self._tasks.add(task)
@@ -159,14 +168,24 @@ class Inbound:
     async def _take(self, inbound_id: str, flight: Flight) -> None:
         if flight.started.is_set():
             return
-        await self._spool.do(Spool.take, inbound_id)
         flight.started.set()
+        try:
+            await self._spool.do(Spool.take, inbound_id)
+        except sqlite3.OperationalError as exc:
+            logger.error("talaria: the spool cannot be written (%s): a restart may repeat a message", exc)
         self._taken(inbound_id)
 
     async def _done(self, inbound_id: str, outcome: str) -> None:
         if self._flights.pop(inbound_id, None) is None:
             return
-        await self._spool.do(Spool.append, {"type": "done", "inbound_id": inbound_id, "outcome": outcome})
+        frame = {"type": "done", "inbound_id": inbound_id, "outcome": outcome}
+        while True:  # without it the chat would wait for ever
+            try:
+                await self._spool.do(Spool.append, frame)
+                break
+            except SpoolFull as exc:
+                logger.error("talaria: %s; trying again", exc)
+                await asyncio.sleep(DISK_EVERY_S)
         self._link.poke()
 
     def _taken(self, inbound_id: str) -> None:

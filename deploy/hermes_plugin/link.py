@@ -62,6 +62,7 @@ class Verdict:
 
 
 SPOOLED = Verdict(ok=True, spooled=True)
+TOO_BIG = Verdict(ok=False, code="frame_too_big", message="it is larger than a frame of the link may be")
 
 
 class Link:
@@ -155,6 +156,8 @@ class Link:
                 delay = self._turned_away(exc.response.status_code, delay)
             except (OSError, TimeoutError, ValueError, websockets.WebSocketException, httpx.HTTPError) as exc:
                 logger.info("talaria: no link to %s (%s)", self._config.url, str(exc) or type(exc).__name__)
+            except Exception:  # a full disk under the spool, a frame of a later relay: the link must outlive them
+                logger.exception("talaria: the link to %s failed", self._config.url)
             finally:
                 steady = self.up.is_set() and time.monotonic() - began >= STEADY_S
                 self._down()
@@ -251,9 +254,12 @@ class Link:
                 await socket.send(dumps(self._queued.popleft()))
             while kept := await self._spool.do(Spool.pending, sent):
                 for item in kept:
-                    frame = with_time_left(await self._uploaded(item))
-                    await socket.send(dumps(frame | {"n": item.n}))
+                    raw = dumps(with_time_left(await self._uploaded(item)) | {"n": item.n})
                     sent = item.n
+                    if len(raw.encode()) > MAX_FRAME:  # would end the link each time that it is tried
+                        await self._settled(item.n, TOO_BIG)
+                        continue
+                    await socket.send(raw)
             await self._write_latest(socket)
 
     async def _write_latest(self, socket: ClientConnection) -> None:

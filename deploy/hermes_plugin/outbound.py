@@ -7,7 +7,9 @@ in the metadata. An answer has one of the two; commentary and cron do not pass `
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
+import sqlite3
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ STALE_S = 5.0  # 0.22 announces the end of a turn before its last words
 CRON_TITLE = re.compile(r"Cronjob Response: (.+)")
 
 Metadata = Mapping[str, Any] | None
+
+logger = logging.getLogger(__name__)
 
 
 class Unset:
@@ -77,7 +81,10 @@ class Outbound:
         if marks.get("notify"):
             return await self._final(chat_id, thread_id, local_id, text, reply_to, source="reply")
         if marks.get("expect_edits"):
-            await self._spool.do(Spool.begin_stream, local_id, chat_id, thread_id)
+            try:
+                await self._spool.do(Spool.begin_stream, local_id, chat_id, thread_id)
+            except sqlite3.OperationalError as exc:
+                logger.error("talaria: the spool cannot be written (%s)", exc)
             self._streams[local_id] = stream = Stream(chat_id, thread_id, reply_to)
             self._update(stream, local_id, text)
             return local_id, SPOOLED

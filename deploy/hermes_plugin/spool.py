@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 
 class SpoolFull(Exception):
-    """The relay has been away for too long; the message was not kept."""
+    """The relay has been away for too long, or the disk is full; the message was not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,11 @@ class Spool:
 
     def append(self, frame: dict[str, Any], file: Path | None = None) -> int:
         """Keep the frame and number it. Closes the stream of its `local_id` in the same step. Raises SpoolFull."""
-        with self._writing() as db:
-            return self._append(db, frame, file)
+        try:
+            with self._writing() as db:
+                return self._append(db, frame, file)
+        except sqlite3.OperationalError as exc:
+            raise SpoolFull(f"the spool cannot be written: {exc}") from exc
 
     def pending(self, after: int, limit: int = 32) -> list[Kept]:
         """The next frames in order."""

@@ -7,6 +7,7 @@ from typing import Any
 
 PLUGIN_VERSION = "1.0.0"
 MAX_TEXT = 500  # characters, as the relay takes them
+MAX_COMMANDS = 500  # as well: a hello with more is refused as a whole
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def commands() -> list[dict[str, Any]]:
                 continue
             usage = str(getattr(command, "args_hint", "") or "")
             entry = {"name": command.name, "description": str(command.description)[:MAX_TEXT]}
-            found.append(entry | ({"usage": f"/{command.name} {usage}"} if usage else {}))
+            found.append(entry | ({"usage": f"/{command.name} {usage}"[:MAX_TEXT]} if usage else {}))
         except Exception:  # another version's registry; a catalogue is a help, not a need
             logger.debug("talaria: a command of this Hermes is not understood", exc_info=True)
-    return found
+    return found[:MAX_COMMANDS]

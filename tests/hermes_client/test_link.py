@@ -141,6 +141,9 @@ async def test_what_cannot_be_read_is_refused_for_good_or_ignored(relay: Running
             assert (said["type"], said["n"], said["code"]) == ("no", frame["n"], "frame_invalid")
         plugin.spool.last = 2
         assert (await plugin.message("still here"))["type"] == "ok"
+        spool = plugin.spool
+    async with linked(relay.url, token_of(relay), spool) as plugin:  # had it been cut off before it heard of them
+        assert [said["n"] for said in plugin.welcome["refused"]] == [1, 2]
 
 
 async def test_an_unknown_chat_is_refused_and_the_refusal_outlives_the_connection(relay: RunningRelay) -> None:
@@ -212,7 +215,7 @@ async def test_a_full_disk_breaks_the_link_off_and_loses_nothing(
 
 async def test_a_message_that_is_too_big_is_refused(relay: RunningRelay) -> None:
     async with linked(relay.url, token_of(relay)) as plugin:
-        said = await plugin.message("x", media=[f"{number:0>250}" for number in range(16)], title="t" * 500)
+        said = await plugin.message("x" * 1000 * 1000, title="t" * 500)
         assert said["type"] == "ok"
         await plugin.socket.send(json.dumps({"type": "message", "n": 2, "text": "x" * 1024 * 1024}))
         assert (await plugin.closed())[0] == 1009

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,3 +137,43 @@ async def test_a_message_hermes_chokes_on_does_not_block_the_lane(
     monkeypatch.setattr(adapter, "handle_message", choke)
     await relay.inbound("i1", "hello")
     await relay.heard("done", inbound_id="i1", outcome="failure")
+
+
+async def test_what_an_earlier_gateway_took_does_not_hold_its_chat(relay: ScriptedRelay, gateway: Connect) -> None:
+    """The relay was away when it was taken, so it gives the message again and waits for its end."""
+    async with gateway() as adapter:
+        await relay.inbound("i1", "hello")
+        await adapter.next_given(1)
+        await relay.heard("taken")
+    async with gateway() as adapter:
+        await relay.until(lambda: len(relay.hellos) == 2 and relay.socket)
+        await relay.inbound("i1", "hello")
+        await relay.heard("done", inbound_id="i1")
+        assert adapter.given == []
+
+
+async def test_a_full_disk_delays_the_end_of_a_turn_and_no_more(
+    relay: ScriptedRelay, adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = type(adapter._spool)
+    tried = asyncio.Queue[str]()
+
+    def full(*_: Any) -> int:
+        adapter._loop.call_soon_threadsafe(tried.put_nowait, "append")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    adapter._loop = asyncio.get_running_loop()
+    monkeypatch.setattr("deploy.hermes_plugin.inbound.DISK_EVERY_S", 0)
+    await relay.inbound("i1", "hello")
+    event = await adapter.next_given(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(spool, "_append", full)
+        patch.setattr(spool, "begin_stream", full)
+        refused = await adapter.send("home", "kept nowhere", metadata={"notify": True})
+        assert not refused.success
+        assert (await adapter.send("home", "shown", metadata={"expect_edits": True})).success
+        await adapter.end(event)
+        for _ in range(4):
+            async with asyncio.timeout(10):
+                await tried.get()
+    await relay.heard("done", inbound_id="i1")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.hermes_plugin.conftest import Connect
+from tests.hermes_plugin.hermes_stub import Asks
 from tests.hermes_plugin.scripted import TOKEN, ScriptedRelay
 
 
@@ -131,3 +133,36 @@ async def test_no_secret_is_logged(relay: ScriptedRelay, gateway: Connect, caplo
         await adapter.send("home", "private words")
     assert TOKEN not in caplog.text
     assert "private words" not in caplog.text
+
+
+async def test_a_spool_that_fails_does_not_end_the_link_for_ever(
+    relay: ScriptedRelay, gateway: Connect, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway() as adapter:
+        await adapter._link.up.wait()
+
+        def full(*_: Any) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(adapter._spool), "settle", full)
+            assert (await adapter.send("home", "one", metadata={"notify": True})).success
+            await sleeps.asked.get()
+        sleeps.go.release()
+        await adapter._link.up.wait()
+        assert (await adapter.send("home", "two", metadata={"notify": True})).success
+        await relay.heard("message", text="two")
+
+
+async def test_a_frame_too_big_for_the_link_is_refused_and_holds_nothing_up(relay: ScriptedRelay, adapter: Any) -> None:
+    verdict = await adapter._link.keep({"type": "ask", "ask_id": "a", "text": "x" * 1024 * 1024})
+    assert (verdict.ok, verdict.code) == (False, "frame_too_big")
+    assert relay.all("ask") == []
+    assert not await adapter._spool.do(type(adapter._spool).pending, 0)
+
+
+async def test_a_huge_approval_is_cut_to_what_a_frame_takes(relay: ScriptedRelay, adapter: Any, asks: Asks) -> None:
+    asks.approvals.append("key")
+    asked = await adapter.send_exec_approval("home", "\x00" * 2_000_000, "key", "\x00" * 2_000_000)
+    assert asked.success
+    assert len((await relay.heard("ask"))["text"]) == 50_000

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.clock import ManualClock
-from app.threads import service
+from app.threads import service, store
 from tests import older
 from tests.api.conftest import client_of
 from tests.link import Plugin, Spool, linked
@@ -211,3 +213,30 @@ async def test_who_is_not_paired_or_not_granted_reaches_nothing(relay: RunningRe
         await stranger.send("messages", "message.send", text="x")
         assert (await stranger.closed())[0] == 1008
     assert all(frame["type"] != "inbound" for frame in plugin.heard)
+
+
+async def test_what_ends_while_its_thread_is_looked_at_does_not_hold_it(
+    relay: RunningRelay, phone: Phone, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that comes back says what was done while the relay looks what there is to give."""
+    lane = store.Lane("home")
+    id, after = await say(phone, "one"), await say(phone, "two")
+    await plugin.take()
+    await plugin.message("I am at it", reply_to=id)
+    lanes, read = relay.relay.threads._lanes, relay.relay.db.read
+    looked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def late(work: Any) -> Any:
+        found = await read(work)
+        looked.set()
+        await go_on.wait()
+        return found
+
+    lanes.down()
+    with monkeypatch.context() as patch:
+        patch.setattr(relay.relay.db, "read", late)
+        lanes.kick(lane)
+        await looked.wait()
+    await plugin.done({"inbound_id": id})
+    go_on.set()
+    assert (await plugin.take())["inbound_id"] == after

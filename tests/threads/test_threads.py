@@ -83,7 +83,13 @@ async def test_threads_are_listed_newest_first_in_pages(phone: Phone, plugin: Pl
     assert found == ["t4", "t3", "t2", "t1", "t0", None]
     assert "cursor" not in second
     assert first["threads"][0]["last"]["text"] == "x" * 200
-    for cursor in ("!", "WzFd", "eA=="):
+    for cursor in (
+        "!",
+        "WzFd",
+        "eA==",
+        "NQ==",
+        "WzE4NDQ2NzQ0MDczNzA5NTUxNjE1LCJhIiwiYiJd",
+    ):  # 5 and [2**64 - 1, "a", "b"]
         refused = await phone.ask("messages", "threads.list", cursor=cursor)
         assert refused.payload["code"] == "payload_invalid"
 

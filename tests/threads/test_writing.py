@@ -214,3 +214,15 @@ async def _pair(process: RelayProcess) -> str:
         code = (await http.post("/pairing/mint", json={})).json()["code"]
     async with open_socket(process.url) as phone:
         return (await authenticate(phone, pairing_code=code)).token
+
+
+async def test_what_is_forgotten_is_not_stored_either(
+    relay: RunningRelay, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MAX_CHARS", 1000)
+    monkeypatch.setattr(streams, "MAX_TEXT", 600)
+    for number in range(4):
+        await plugin.update(f"m{number}", f"{number}" * 5000)
+        await plugin.message("one after the other", local_id="other")
+        await relay.relay.threads._store_drafts()
+    assert [draft["text"] for draft in await relay.relay.db.read(store.drafts)] == ["3" * 600]

@@ -58,6 +58,9 @@ class Handler(Protocol):
     async def durable(self, spool: str, frame: Durable) -> Verdict:
         """Its effect is stored when this returns. RelayError: not stored, the plugin has to send it again."""
 
+    async def refused(self, spool: str, n: int, verdict: Verdict) -> None:
+        """A durable frame could not be read; that is stored when this returns. RelayError: it is not."""
+
     def passing(self, spool: str, frame: Passing) -> None: ...
 
     def lost(self) -> None:
@@ -219,7 +222,7 @@ class Connection:
         try:
             frame = codec.parse(raw)
         except Unreadable as exc:
-            self._refuse(exc)
+            await self._refuse(exc)
             return
         if isinstance(frame, Hello):
             await self._greet(frame)
@@ -235,12 +238,14 @@ class Connection:
         else:
             self._handler.passing(self.hello.spool, frame)
 
-    def _refuse(self, exc: Unreadable) -> None:
+    async def _refuse(self, exc: Unreadable) -> None:
         log.warning("a frame of the agent link cannot be read", extra={"type": exc.type, "reason": str(exc)})
         if self.hello is None:
             self.end(close.PROTOCOL_BROKEN, exc.error.code)
         elif exc.n is not None:
-            self.send(codec.verdict(exc.n, Verdict(code=exc.error.code, message=exc.error.message)))
+            verdict = Verdict(code=exc.error.code, message=exc.error.message)
+            await self._handler.refused(self.hello.spool, exc.n, verdict)
+            self.send(codec.verdict(exc.n, verdict))
 
     async def _greet(self, hello: Hello) -> None:
         if self.hello is not None:
