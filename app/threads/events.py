@@ -92,9 +92,15 @@ class LinkEvents:
         if isinstance(frame, codec.Progress) or (
             frame.reply_to is None and (self._streams.knows_bubble(id, lane) or policy.is_progress(text))
         ):
-            self._streams.progress(id, lane, policy.steps(text))
+            self._progress(id, lane, text)
         elif text.strip() and not policy.may_be_silence(text):
             self._streams.update(id, lane, text, frame.reply_to)
+
+    def _progress(self, id: str, lane: Lane, text: str) -> None:
+        """Frames that may be lost may come late as well: what runs in a thread where nothing goes on is over."""
+        self._streams.progress(id, lane, policy.steps(text))
+        if not self._lanes.is_busy(lane) and not self._streams.is_typing(lane):
+            self._streams.calm(lane)
 
     # what may not
 
@@ -185,8 +191,7 @@ class LinkEvents:
         lane = _lane(frame)
         id, text = message_id(spool, frame.local_id), policy.shown(frame.text)
         if not frame.media and (seen.is_bubble or _is_progress(frame, text)):
-            steps = policy.steps(text)
-            tx.after_commit(lambda: self._streams.progress(id, lane, steps))
+            tx.after_commit(lambda: self._progress(id, lane, text))
             return Verdict()
         if not frame.media and (not text.strip() or policy.is_silence(text)):
             self._end(tx, id, lane)

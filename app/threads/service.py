@@ -193,7 +193,7 @@ class Threads:
             pass
         except RelayError as exc:
             log.info("a typed answer came too late", extra={"code": exc.code})
-            passes = self._lanes.is_busy(lane) and (is_at_once(typed.said) or self._asks.is_open(typed.id))
+            passes = self._asks.is_open(typed.id) or (self._lanes.is_busy(lane) and typed.kind == "approval")
             await self._db.write(lambda tx: store.set_state(tx, id, "queued", passes=passes))
             if passes:
                 await self._pass_by(lane, id)

@@ -238,6 +238,9 @@ class Streams:
     def knows_bubble(self, bubble: str, lane: Lane) -> bool:
         return lane in self._busy and bubble in self._busy[lane].told
 
+    def is_typing(self, lane: Lane) -> bool:
+        return lane in self._busy and self._busy[lane].typing
+
     def calm(self, lane: Lane) -> None:
         """An answer is there, or the turn is over: no tool runs any more."""
         if (busy := self._busy.get(lane)) is not None:

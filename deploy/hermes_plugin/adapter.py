@@ -238,7 +238,8 @@ class TalariaAdapter(BasePlatformAdapter):
                 found = await asks.answer(ask, str(frame.get("choice") or frame.get("text") or ""))
             except Exception:
                 logger.exception("talaria: Hermes could not take an answer")
-            self.resume_typing_for_chat(ask.chat_id)
+            if resume := getattr(self, "resume_typing_for_chat", None):
+                resume(ask.chat_id)
             await self._spool.do(Spool.close_ask, ask.ask_id)
         self._link.now(
             {

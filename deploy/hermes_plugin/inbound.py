@@ -37,6 +37,14 @@ class Flight:
     event: Any = None
 
 
+@dataclass(slots=True)
+class OwnTurns:
+    """What Hermes does by itself in a lane; several can overlap while it starts."""
+
+    running: int = 0
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Inbound:
     def __init__(
         self, spool: Spool, link: Link, files: Files, *,
@@ -51,7 +59,7 @@ class Inbound:
         self._ready = ready
         self._give_to_hermes, self._queued, self._asked = give, queued, asked
         self._flights: dict[str, Flight] = {}
-        self._own: dict[Lane, asyncio.Event] = {}
+        self._own: dict[Lane, OwnTurns] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def receive(self, frame: Frame) -> None:
@@ -73,15 +81,18 @@ class Inbound:
         """Hermes begins. What it begins by itself (a turn again after a restart) holds the lane until it ends."""
         flight = self._flights.get(message_id or "")
         if flight is None:
-            self._own.setdefault(lane, asyncio.Event()).clear()
+            self._own.setdefault(lane, OwnTurns()).running += 1
             return
         await self._take(str(message_id), flight)
 
     async def ended(self, message_id: str | None, lane: Lane, outcome: str) -> None:
         if message_id in self._flights:
             await self._done(str(message_id), outcome)
-        elif own := self._own.pop(lane, None):
-            own.set()
+        elif own := self._own.get(lane):
+            own.running -= 1
+            if own.running == 0:
+                del self._own[lane]
+                own.over.set()
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -121,7 +132,7 @@ class Inbound:
             return
         try:
             async with asyncio.timeout(OWN_TURN_S):
-                await own.wait()
+                await own.over.wait()
         except TimeoutError:
             logger.warning("talaria: Hermes's own turn in %s takes long; the next message interrupts it", lane[0])
 

@@ -60,22 +60,29 @@ class GatewayLab:
             [program, *arguments], env=environ, capture_output=True, text=True, timeout=120, check=False
         )
 
-    async def job(self, name: str, deliver: str, prompt: str) -> None:
-        """A cron job that is due now."""
-        async with httpx.AsyncClient(
-            base_url=self.lab.url, headers={"Authorization": f"Bearer {self.lab.key}"}, timeout=30, trust_env=False
-        ) as http:
+    async def job(self, name: str, deliver: str, prompt: str) -> str:
+        """A cron job that is due now. Returns its id."""
+        async with self._api() as http:
             body = {"name": name, "schedule": "every 1h", "prompt": prompt, "deliver": deliver}
             made = await http.post("/api/jobs", json=body)
             assert made.status_code == 200, made.text
-            run = await http.post(f"/api/jobs/{made.json()['job']['id']}/run")
+            job_id = str(made.json()["job"]["id"])
+            run = await http.post(f"/api/jobs/{job_id}/run")
             assert run.status_code == 200, run.text
+        return job_id
 
-    async def model_was_asked(self, marker: str, within: float) -> None:
-        """Hermes has the answer to what holds this text."""
-        async with asyncio.timeout(within):
-            while not any(marker in line for line in self.lab.model_log.read_text().splitlines()):
-                await asyncio.sleep(0.2)  # the model is another process, and its log the only sign
+    async def ran(self, job_id: str, within: float) -> dict[str, Any]:
+        """The job, once it has run."""
+        async with self._api() as http, asyncio.timeout(within):
+            while True:
+                found: dict[str, Any] = (await http.get(f"/api/jobs/{job_id}")).json()["job"]
+                if found["last_run_at"]:
+                    return found
+                await asyncio.sleep(0.5)  # Hermes tells nobody
+
+    def _api(self) -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {self.lab.key}"}
+        return httpx.AsyncClient(base_url=self.lab.url, headers=headers, timeout=30, trust_env=False)
 
     @asynccontextmanager
     async def phone(self, **fields: Any) -> AsyncIterator[Owner]:
@@ -106,8 +113,8 @@ class GatewayLab:
 
 @dataclass
 class Owner:
-    """Somebody with a phone who talks in the home chat. What `hears` and `until` find may have come at any time since the
-    owner last said something: two frames that Hermes causes at once have no order."""
+    """Somebody with a phone who talks in the home chat. What `hears` and `until` find may have come at any time since
+    the owner last said something: two frames that Hermes causes at once have no order."""
 
     phone: Phone
     mark: int = 0

@@ -27,8 +27,9 @@ _BUT: dict[tuple[str, str, str], Outcome] = {
     # the socket that it was bound to is gone: it never left
     ("dashboard", "submitting", RESTARTED): REFUSED,
     ("dashboard", "submitting", KILLED): REFUSED,
-    # the dying gateway finishes what it runs, and stores it; of a run it says at once that it is cancelled
+    # the dying gateway finishes what it runs, and stores it
     ("session_stream", "running", RESTARTED): DONE,
+    ("runs", "running", RESTARTED): DONE,
     ("completions", "running", RESTARTED): DONE,
     # a drop interrupts it
     ("completions", "submitting", CUT): BROKEN,

@@ -1,6 +1,8 @@
-"""What Hermes does by itself comes to the phone: cron, to the home chat, a named one, where it was made, and with a file."""
+"""What Hermes does by itself comes to the phone: cron, to each kind of target, with a file, and after an outage."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -14,14 +16,16 @@ TICK_S = 150  # Hermes looks once a minute
 async def test_cron_reaches_each_of_its_targets(gateway: GatewayLab, owner: Owner) -> None:
     """In one test: each tick of Hermes's clock takes a minute."""
     device = owner.phone.auth["device_id"]
-    report = gateway.out / "report.txt"
-    report.write_text("the figures")
+    elsewhere = gateway.lab.root / "elsewhere.txt"
+    elsewhere.write_text("stays")
+    made = {"action": "create", "name": "from the chat", "schedule": "1m", "prompt": "SAY:news where it was made"}
+    await owner.says(f"TOOL:cronjob:{json.dumps(made)}")
+    await owner.hears("done after")
     await gateway.job("to home", "talaria", "SAY:news for the home chat")
     await gateway.job("to a thread", "talaria:home:plans", "SAY:news for a thread")
     await gateway.job("to one device", f"talaria:device:{device}", "SAY:news for one device")
-    await gateway.job("from nowhere", "origin", "SAY:news without an origin")
-    await gateway.job("to nobody", "talaria:nowhere", "SAY:news for nobody")
-    await gateway.job("with a file", "talaria", f"SAY:MEDIA:{report}")
+    nobody = await gateway.job("to nobody", "talaria:nowhere", "SAY:news for nobody")
+    await gateway.job("with a file", "talaria", f"SAY:MEDIA:{elsewhere}")
     home = await owner.hears("news for the home chat", within=TICK_S)
     assert home.payload["chat_id"] == "home"
     assert home.payload["source"] == "cron"
@@ -30,13 +34,19 @@ async def test_cron_reaches_each_of_its_targets(gateway: GatewayLab, owner: Owne
     thread = await owner.hears("news for a thread", within=TICK_S)
     assert (thread.payload["chat_id"], thread.payload["thread_id"]) == ("home", "plans")
     await owner.hears("news for one device", within=TICK_S)
-    await owner.hears("news without an origin", within=TICK_S)
+    refused = await owner.hears("elsewhere.txt was not sent", within=TICK_S)
+    assert "TALARIA_MEDIA_ROOTS" in refused.payload["text"]
+    made_here = await owner.hears("news where it was made", within=TICK_S)
+    assert made_here.payload["chat_id"] == "home"
+    ran = await gateway.ran(nobody, within=TICK_S)
+    assert "There is no such chat" in ran["last_delivery_error"]
 
 
 async def test_cron_waits_for_a_relay_that_is_away(gateway: GatewayLab, owner: Owner) -> None:
-    await gateway.job("meanwhile", "talaria", "SAY:news that came meanwhile")
+    job = await gateway.job("meanwhile", "talaria", "SAY:news that came meanwhile")
     gateway.kill_relay()
-    await gateway.model_was_asked("news that came meanwhile", within=TICK_S)
+    ran = await gateway.ran(job, within=TICK_S)
+    assert ran["last_delivery_error"] is None
     gateway.begin_relay()
     await gateway.linked()
     async with gateway.phone(session_token=owner.phone.token) as back:

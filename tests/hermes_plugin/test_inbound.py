@@ -102,9 +102,13 @@ async def test_hermes_own_turn_is_not_interrupted(relay: ScriptedRelay, adapter:
     source = adapter.build_source(chat_id="home", thread_id=None)
     rerun = MessageEvent("", source=source)  # what 0.19 does with a turn that a restart cut
     await adapter.on_processing_start(rerun)
+    await adapter.on_processing_start(rerun)  # it overlaps with another one
     await relay.inbound("i1", "next")
     await relay.inbound("i2", "/stop")
     assert (await adapter.next_given(1)).text == "/stop"
+    await adapter.end(rerun)
+    await adapter.send("home", "one of two is over")
+    assert len(adapter.given) == 1
     await adapter.end(rerun)
     assert (await adapter.next_given(2)).text == "next"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
+from app.hermes.link.errors import GatewayAway
 from tests import older
 from tests.link import Plugin, Spool, linked
 from tests.phone import Phone
@@ -108,6 +110,23 @@ async def test_an_older_phone_answers_a_question_by_its_reply(relay: RunningRela
     await phone.until("proactive.reply.ack")
     answer = await plugin.answered()
     assert (answer["ask_id"], answer["text"]) == ("q1", "Alice")
+
+
+async def test_a_typed_answer_that_was_not_sent_passes_what_waits_for_it(
+    relay: RunningRelay, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise GatewayAway()
+
+    token, spool = relay.relay.link.read(), Spool()
+    async with linked(relay.url, token, spool) as plugin:
+        await phone.ask("messages", "message.send", text="ask me")
+        await plugin.take()
+        await ask(plugin, "q1", kind="question", text="What name?")
+        await phone.until("question.ask")
+        monkeypatch.setattr(relay.relay.agent_link, "answer", away)
+        await phone.ask("messages", "message.send", text="Alice")
+        assert (await plugin.take())["text"] == "Alice"  # Hermes takes it as the answer
 
 
 async def test_what_the_agent_did_not_wait_for_ends(phone: Phone, plugin: Plugin) -> None:

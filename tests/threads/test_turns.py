@@ -60,6 +60,7 @@ async def test_a_final_version_that_says_nothing_new_is_not_said_again(phone: Ph
 
 
 async def test_tools_are_told_from_answers_in_whatever_order_they_come(phone: Phone, plugin: Plugin) -> None:
+    await plugin.send("typing", chat_id="home", on=True)
     await plugin.send("progress", chat_id="home", local_id="p1", text="💻 terminal\n```\nls\n```")
     first = await phone.until("tool.started")
     assert (first.payload["tool_name"], first.payload["preview"]) == ("terminal", "ls")
@@ -80,6 +81,19 @@ async def test_tools_are_told_from_answers_in_whatever_order_they_come(phone: Ph
     await plugin.send("progress", chat_id="home", local_id="p3", text="💬 I look around")
     assert (await phone.until("commentary")).payload["text"] == "I look around"
     assert [frame.payload["text"] for frame in await all_kept(phone)] == ["tool said so"]
+
+
+async def test_a_tool_that_is_told_of_after_the_turn_does_not_run_for_ever(phone: Phone, plugin: Plugin) -> None:
+    await phone.ask("messages", "message.send", text="do it")
+    inbound = await plugin.take()
+    await plugin.send("progress", chat_id="home", local_id="p1", text="📖 Reading hostname")
+    await phone.until("tool.started")
+    await plugin.message("done", reply_to=inbound["inbound_id"])
+    assert (await phone.until("tool.completed")).payload["preview"] == "hostname"
+    await plugin.done(inbound)
+    await plugin.send("progress", chat_id="home", local_id="p2", text="📖 Reading passwd")
+    await phone.until("tool.started")
+    assert (await phone.until("tool.completed")).payload["preview"] == "passwd"
 
 
 async def test_silence_is_neither_shown_nor_kept(phone: Phone, plugin: Plugin) -> None:
@@ -166,9 +180,9 @@ async def test_a_gateway_that_was_restarted_ends_what_it_was_writing(relay: Runn
 
 async def test_who_comes_later_sees_what_is_under_way(relay: RunningRelay, phone: Phone, plugin: Plugin) -> None:
     await plugin.update("m1", "half" + CURSOR, reply_to="u1")
-    await plugin.send("progress", chat_id="home", local_id="p1", text="📖 Reading hostname")
     await plugin.send("typing", chat_id="home", on=True)
-    await phone.until("typing")
+    await plugin.send("progress", chat_id="home", local_id="p1", text="📖 Reading hostname")
+    await phone.until("tool.started")
     tablet = await relay.connect()
     shown = [(await tablet.next()).type for _ in range(4)]
     assert shown == ["synced", "message.start", "tool.started", "typing"]
