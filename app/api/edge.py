@@ -30,6 +30,7 @@ _SECURITY = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
+SANDBOX = "sandbox; default-src 'none'"  # for files of others, and whatever else is answered where they are
 
 
 class Edge:
@@ -46,7 +47,7 @@ class Edge:
             return
         request_id = secrets.token_hex(8)
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        answer = _Answer(send, request_id)
+        answer = _Answer(send, request_id, in_sandbox=f"{scope['path']}/".startswith("/media/"))
         with bind(request_id=request_id):
             refused = self._refusal(scope)
             if refused is not None:
@@ -77,9 +78,10 @@ class Edge:
 class _Answer:
     """A `send` that adds the headers every answer has, unless a route chose its own."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, in_sandbox: bool) -> None:
         self._send = send
         self._request_id = request_id
+        self._in_sandbox = in_sandbox
         self.started = False
 
     async def __call__(self, message: Message) -> None:
@@ -89,6 +91,8 @@ class _Answer:
             headers["X-Request-Id"] = self._request_id
             for name, value in _SECURITY.items():
                 headers.setdefault(name, value)
+            if self._in_sandbox:
+                headers["Content-Security-Policy"] = SANDBOX
             if headers.get("content-type", "").startswith("application/json"):
                 headers.setdefault("Cache-Control", "no-store")
         await self._send(message)

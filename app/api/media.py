@@ -13,10 +13,9 @@ from starlette.types import Receive
 
 from app.api.bodies import PeerRoute, described, read_object
 from app.api.deps import DeviceOrHost, HostOrHostTool, OpenRelay, WithChat
-from app.api.errors import BodyInvalid, headers_of, refuse
+from app.api.errors import BodyInvalid, headers_of
 from app.api.multipart import MAX_AROUND, FormFile
-from app.api.served import SANDBOX, FileAnswer
-from app.errors import RelayError
+from app.api.served import FileAnswer
 from app.media.errors import MediaTooLarge, PathDenied, PathMissing, UploadStalled
 from app.wire.payloads import RegisterMedia
 
@@ -26,7 +25,7 @@ _FORM = {"type": "object", "required": ["file"], "properties": {"file": {"type":
 
 
 class MediaRoute(PeerRoute):
-    """Every answer is in a sandbox, refusals too."""
+    """A refusal is a line of text, or hermes-relay's JSON."""
 
     texts: ClassVar[frozenset[int]] = frozenset({401, 403, 404})
 
@@ -35,13 +34,9 @@ class MediaRoute(PeerRoute):
 
         async def answer(request: Request) -> Response:
             try:
-                response = await handle(request)
+                return await handle(request)
             except MediaTooLarge as exc:
-                response = JSONResponse({"ok": False, "error": exc.message}, 413, headers_of(exc))
-            except RelayError as exc:
-                response = refuse(request.scope, exc)
-            response.headers.update(SANDBOX)
-            return response
+                return JSONResponse({"ok": False, "error": exc.message}, 413, headers_of(exc))
 
         return answer
 

@@ -23,8 +23,6 @@ log = logging.getLogger("talaria.http")
 CHUNK = 512 * 1024  # bytes: two of them are in memory for each file that is sent
 STALLED_S = 60.0  # a client that takes nothing for so long is cut off
 
-SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"}
-
 
 class FileAnswer(Response):
     """Closes the file, whatever happens. The whole of it, or one range."""
@@ -44,9 +42,7 @@ class FileAnswer(Response):
                 await _start(send, status, headers)
                 await self._send(span, scope, receive, send)
         except Overloaded as exc:
-            refused = refuse(scope, exc)
-            refused.headers.update(SANDBOX)
-            await refused(scope, receive, send)
+            await refuse(scope, exc)(scope, receive, send)
         finally:
             self._opened.file.close()
 
@@ -98,7 +94,7 @@ class FileAnswer(Response):
 
 def described(opened: Opened) -> dict[str, str]:
     """The headers that do not depend on the range."""
-    headers = SANDBOX | {
+    headers = {
         "Accept-Ranges": "bytes", "Cache-Control": "private, max-age=3600", "ETag": opened.file.etag,
         "Content-Disposition": disposition(opened.name, shown=is_shown(opened.mime)),
         "Cross-Origin-Resource-Policy": "same-origin",

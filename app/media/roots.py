@@ -21,10 +21,12 @@ from app.media.files import OpenFile
 
 MAX_PATH, MAX_NAME = 4096, 255  # bytes, as the system has them
 
-# What holds credentials by its name: Hermes' own files, and what users keep beside them. Any component, in any case.
+# What holds credentials by its name: Hermes' own files, the copies of them that it and editors leave, and what users
+# keep beside them. Any component, in any case.
 _PRIVATE_NAMES = """
-    .env .env.* *.env .envrc auth auth.lock auth*.json *oauth*.json *token*.json *credentials *credentials.* secrets
-    *secret*.json bws_cache.json config.y*ml state.db* mcp-tokens pairing webhook_subscriptions.json hermes-relay-*
+    .env* *.env *.env.* auth auth.lock *auth*.json* *token*.json* *credentials *credentials.* *creds*.json secrets
+    *secret*.json* bws_cache.json *config.y*ml* gateway.json* honcho.json* mem0.json* state.db* mcp-tokens pairing
+    webhook_subscriptions.json* state-snapshots hermes-backup-* pre-*.zip hermes-relay-*
     *.key *.pem *.p12 *.pfx *.kdbx *.keychain* id_rsa* id_dsa* id_ecdsa* id_ed25519* .ssh .gnupg .aws .azure .gcloud
     gcloud .kube .docker .netrc _netrc .npmrc .pypirc .pgpass .git .git-credentials .password-store keychains keyrings
     shadow shadow- *_history

@@ -201,17 +201,12 @@ class Media:
     async def picture(self, token: str) -> str:
         """As a `data:` URL. Raises MediaUnknown, MediaUnsupported."""
         opened = await self.fetch(token)
-
-        def read() -> str:
-            try:
-                return _data_url(opened.mime, opened.file.read(0, opened.file.size))
-            finally:
-                opened.file.close()
-
-        if opened.mime not in PICTURES:
+        try:
+            if opened.mime not in PICTURES:
+                raise MediaUnsupported()
+            return await self._run(lambda: _data_url(opened.mime, opened.file.read(0, opened.file.size)))
+        finally:
             opened.file.close()
-            raise MediaUnsupported()
-        return await self._run(read)
 
     # what has had its time
 

@@ -50,7 +50,12 @@ class Upload:
     async def end(self) -> None:
         if self._writing is not None:
             self._writing.add_done_callback(_heard)
-        await asyncio.shield(self._run(self._draft.drop))
+        try:
+            dropping = self._run(self._draft.drop)
+        except RuntimeError:  # the store is closed: the relay stops, and cancels who is still at it only afterwards
+            self._draft.drop()
+        else:
+            await asyncio.shield(dropping)
 
     async def _write(self) -> None:
         await self._written()

@@ -10,6 +10,7 @@ from app.db import Tx
 from app.hermes.upstream import Order
 from app.turns.errors import MessageTooLong
 
+MAX_COUNT = 16  # uploaded pictures of one message, as in a message to the messaging gateway
 MAX_PICTURES = 9_000_000  # characters of all in one message: Hermes takes bodies of 10,000,000 bytes
 
 Part = Mapping[str, Any]
@@ -29,6 +30,8 @@ def admit(tx: Tx, pictures: Pictures, message: str | Sequence[Part]) -> None:
     """Part of a work. Raises MessageTooLong, and what `Pictures` does."""
     if isinstance(message, str) or not (tokens := [part["media_id"] for part in message if _is_media(part)]):
         return
+    if len(tokens) > MAX_COUNT:  # each is looked up while every other write waits
+        raise MessageTooLong(f"one message has at most {MAX_COUNT} uploaded pictures")
     given = sum(len(part["image_url"]["url"]) for part in message if part["type"] == "image_url")
     if pictures.admit_pictures(tx, tokens) + given > MAX_PICTURES:
         raise MessageTooLong(

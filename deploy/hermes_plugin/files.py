@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import mimetypes
 import os
-import shutil
 import stat
 import uuid
 from collections.abc import Iterable
@@ -25,7 +24,10 @@ from .spool import MAX_FILES_BYTES
 
 TIMEOUT = httpx.Timeout(60, connect=10)
 MAX_INBOUND = 128 * 1024 * 1024  # bytes; what Hermes allows by itself
+BLOCK = 1024 * 1024  # bytes
 TRANSIENT = {408, 425, 429}
+
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 logger = logging.getLogger(__name__)
 
@@ -62,23 +64,30 @@ class Files:
                     f"{name} was not sent: its folder is not one that files may be sent from. "
                     "Add the folder to TALARIA_MEDIA_ROOTS on the Hermes host."
                 )
-            descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
+            descriptor = _open(source)
+        except (OSError, RuntimeError, ValueError):  # a loop of links is the second, a zero byte the third
             raise FileRefused(f"{name} was not sent: it cannot be read") from None
-        with os.fdopen(descriptor, "rb") as reader:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise FileRefused(f"{name} was not sent: it is not a regular file")
             if waiting_bytes + status.st_size > MAX_FILES_BYTES:
                 raise FileRefused(f"{name} was not sent: too many files wait for the relay already")
-            target = self._folder / uuid.uuid4().hex / name
-            try:
-                target.parent.mkdir(mode=0o700, parents=True)
-                with target.open("xb") as writer:
-                    shutil.copyfileobj(reader, writer, 1024 * 1024)
-            except OSError:
-                drop(target)
-                raise FileRefused(f"{name} was not sent: no room for a copy of it") from None
+            return self._copied(descriptor, name, status.st_size)
+        finally:
+            os.close(descriptor)
+
+    def _copied(self, descriptor: int, name: str, left: int) -> Path:
+        """As many bytes as were weighed: a log may grow meanwhile."""
+        target = self._folder / uuid.uuid4().hex / name
+        try:
+            target.parent.mkdir(mode=0o700, parents=True)
+            with target.open("xb") as writer:
+                while block := os.read(descriptor, min(left, BLOCK)):
+                    left -= writer.write(block)
+        except OSError:
+            drop(target)
+            raise FileRefused(f"{name} was not sent: no room for a copy of it") from None
         return target
 
     async def upload(self, file: Path) -> str:
@@ -133,6 +142,19 @@ class Files:
             given = tuple(hermes_home() / name for name in ("cache", "image_cache", "audio_cache", "document_cache"))
         for root in (*map(Path, given), *self._config.media_roots):
             yield root.resolve()
+
+
+def _open(path: Path) -> int:
+    """Of a resolved path: through no link at all, since one may have come in between after it was looked at."""
+    at = os.open("/", _DIRECTORY)
+    try:
+        for part in path.parts[1:-1]:
+            below = os.open(part, _DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(path.name or "/", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    finally:
+        os.close(at)
 
 
 def drop(copy: Path) -> None:

@@ -364,3 +364,24 @@ async def test_a_file_by_its_path(phone: httpx.AsyncClient, shown: Path) -> None
     assert got.headers["x-media-sensitive"] == "1"
     head = await phone.head("/media/by-path", params={"path": str(shown / "cap.png")})
     assert (head.status_code, head.headers["content-length"]) == (200, str(len(PNG)))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/media/x", 405), ("OPTIONS", "/media/upload", 405), ("GET", "/media", 404), ("GET", "/media/", 404),
+        ("GET", "/media/a/b", 404), ("GET", "/media/upload/", 307), ("GET", "/%6dedia/a%2fb", 404),
+    ],
+)  # fmt: skip
+async def test_what_no_route_answers_is_in_the_sandbox_too(
+    operator: httpx.AsyncClient, method: str, path: str, status: int
+) -> None:
+    answer = await operator.request(method, path)
+    assert (answer.status_code, answer.headers["content-security-policy"]) == (status, SANDBOX)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_what_is_refused_before_any_route_is_in_the_sandbox_too(operator: httpx.AsyncClient) -> None:
+    for headers, status in (({"Host": "elsewhere.example"}, 421), ({"Origin": "https://elsewhere.example"}, 403)):
+        answer = await operator.post("/media/upload", headers=headers)
+        assert (answer.status_code, answer.headers["content-security-policy"]) == (status, SANDBOX)

@@ -32,6 +32,8 @@ SIZE, TAG = 100, '"tag"'
         ("bytes=0x1-2", None),
         ("bytes=0-" + "9" * 30, None),
         ("bytes=０-７", None),
+        # as many blanks as a head has room for: to be told at once
+        (f"bytes{' ' * 15_000}={' ' * 15_000}-{' ' * 15_000}x", None),
     ],
 )
 def test_what_is_asked_for(wanted: str | None, span: Span | None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import re
+import threading
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,34 @@ async def test_a_file_that_is_closed_while_it_is_read_stays_open_until_then(medi
         assert read in (b"x" * MB, b"")
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(opened.file._descriptor)
+
+
+async def test_a_picture_that_nobody_waits_for_any_more_is_closed(
+    media: Media, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, fetch = (await put(media, PNG, "a.png", "image/png")).token, media.fetch
+    busy, found = threading.Event(), asyncio.get_running_loop().create_future()
+
+    async def then_all_threads_are_busy(token: str) -> service.Opened:
+        opened = await fetch(token)
+        for _ in range(service.THREADS):
+            media._threads.submit(busy.wait)
+        found.set_result(opened)
+        return opened
+
+    monkeypatch.setattr(media, "fetch", then_all_threads_are_busy)
+    waiting = asyncio.create_task(media.picture(token))
+    opened = await found
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    busy.set()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened.file._descriptor)
+
+
+async def test_an_upload_that_outlives_the_store_leaves_nothing(media: Media, tmp_path: Path) -> None:
+    async with media.upload("phone") as upload:
+        await upload.add(bytes(2 * MB))
+        await media.close()
+    assert list((tmp_path / "data/media").iterdir()) == []

@@ -70,6 +70,13 @@ async def test_what_hermes_would_not_take_is_refused_and_starts_nothing(
     assert rooms.turns.running("phone") == []
 
 
+async def test_pictures_are_counted(rooms: Rooms) -> None:
+    small = await put(rooms)
+    with pytest.raises(RelayError, match="at most 16 uploaded pictures"):
+        await rooms.send(rooms.phone(), message(*[small] * 17))
+    await rooms.send(rooms.phone(), message(*[small] * 16))
+
+
 async def test_pictures_are_weighed_together(rooms: Rooms) -> None:
     half = await put(rooms, PNG + bytes(4_000_000))
     await rooms.send(rooms.phone(), message(half))
