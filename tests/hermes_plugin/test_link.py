@@ -147,7 +147,8 @@ async def test_a_spool_that_fails_does_not_end_the_link_for_ever(
         with monkeypatch.context() as patch:
             patch.setattr(type(adapter._spool), "settle", full)
             assert (await adapter.send("home", "one", metadata={"notify": True})).success
-            await sleeps.asked.get()
+            async with asyncio.timeout(20):
+                await sleeps.asked.get()
         sleeps.go.release()
         await adapter._link.up.wait()
         assert (await adapter.send("home", "two", metadata={"notify": True})).success
