@@ -41,7 +41,7 @@ class LinkConfig:
         token = pick("TALARIA_LINK_TOKEN", "token")
         if not token:
             raise ConfigError("TALARIA_LINK_TOKEN is not set: `talaria token link` prints the token of the relay")
-        roots = pick("TALARIA_MEDIA_ROOTS", "media_roots_path")
+        roots = pick("TALARIA_MEDIA_ROOTS", "media_roots_path").replace(",", os.pathsep)  # as the relay writes it
         listed = values.get("media_roots")
         folders = [*roots.split(os.pathsep), *(map(str, listed) if isinstance(listed, list) else ())]
         return cls(

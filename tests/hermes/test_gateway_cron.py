@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 
 from tests.hermes.gateway_lab import GatewayLab, Owner
@@ -18,6 +19,9 @@ async def test_cron_reaches_each_of_its_targets(gateway: GatewayLab, owner: Owne
     device = owner.phone.auth["device_id"]
     elsewhere = gateway.lab.root / "elsewhere.txt"
     elsewhere.write_text("stays")
+    report = gateway.home / "cache" / "documents" / "report.txt"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text("what was found")
     made = {"action": "create", "name": "from the chat", "schedule": "1m", "prompt": "SAY:news where it was made"}
     await owner.says(f"TOOL:cronjob:{json.dumps(made)}")
     await owner.hears("done after")
@@ -26,6 +30,7 @@ async def test_cron_reaches_each_of_its_targets(gateway: GatewayLab, owner: Owne
     await gateway.job("to one device", f"talaria:device:{device}", "SAY:news for one device")
     nobody = await gateway.job("to nobody", "talaria:nowhere", "SAY:news for nobody")
     await gateway.job("with a file", "talaria", f"SAY:MEDIA:{elsewhere}")
+    await gateway.job("with a report", "talaria", f"SAY:MEDIA:{report}")
     home = await owner.hears("news for the home chat", within=TICK_S)
     assert home.payload["chat_id"] == "home"
     assert home.payload["source"] == "cron"
@@ -36,6 +41,12 @@ async def test_cron_reaches_each_of_its_targets(gateway: GatewayLab, owner: Owne
     await owner.hears("news for one device", within=TICK_S)
     refused = await owner.hears("elsewhere.txt was not sent", within=TICK_S)
     assert "TALARIA_MEDIA_ROOTS" in refused.payload["text"]
+    file = await owner.hears(lambda frame: bool(frame.payload.get("media")), within=TICK_S)
+    (sent,) = file.payload["media"]
+    assert sent["name"].endswith("report.txt")
+    async with httpx.AsyncClient(base_url=gateway.command.url, trust_env=False) as http:
+        headers = {"Authorization": f"Bearer {owner.phone.token}"}
+        assert (await http.get(f"/media/{sent['token']}", headers=headers)).content == b"what was found"
     made_here = await owner.hears("news where it was made", within=TICK_S)
     assert made_here.payload["chat_id"] == "home"
     ran = await gateway.ran(nobody, within=TICK_S)

@@ -74,3 +74,12 @@ def test_a_file_that_grows_is_sent_as_it_was(
     monkeypatch.undo()
     assert copy.read_bytes() == b"one"
     assert copy.name == "log"
+
+
+@pytest.mark.parametrize("roots", ["/srv/a,/srv/b", "/srv/a:/srv/b"])
+def test_folders_are_named_as_the_relay_or_as_a_path_names_them(roots: str) -> None:
+    config = importlib.import_module("deploy.hermes_plugin.config")
+    found = config.LinkConfig.read(
+        {}, {"TALARIA_LINK_TOKEN": "t", "TALARIA_MEDIA_ROOTS": roots, "TALARIA_LINK_URL": "http://127.0.0.1:1"}
+    )
+    assert found.media_roots == (Path("/srv/a"), Path("/srv/b"))
