@@ -27,7 +27,7 @@ async def test_the_answer_comes_before_every_event(rooms: Rooms, say: Say) -> No
         ("chat.send", {"message": []}, "payload_invalid"),
         ("chat.send", {"message": [{"type": "video"}]}, "payload_invalid"),
         ("chat.send", {"message": 7}, "payload_invalid"),
-        ("chat.send", {"message": [{"type": "media", "media_id": "x"}]}, "media_unsupported"),
+        ("chat.send", {"message": [{"type": "media", "media_id": "x"}]}, "media_unknown"),
         ("chat.send", {"message": "x" * 70_000}, "message_too_long"),
         ("chat.watch", {}, "payload_invalid"),
         ("chat.watch", {"turn_id": "none"}, "turn_unknown"),
