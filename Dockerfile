@@ -3,6 +3,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY migrations migrations
 COPY app app
+COPY deploy/hermes_plugin deploy/hermes_plugin
 # pip compiles what it installs, so the running container has no bytecode to write.
 RUN python -m venv /opt/talaria \
  && /opt/talaria/bin/python -m pip install --disable-pip-version-check --no-cache-dir . \
