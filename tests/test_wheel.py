@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,12 @@ def _run(cwd: Path, *command: str | Path) -> str:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_the_image_brings_all_that_the_wheel_is_made_of() -> None:
+    """Its build has no more than the Dockerfile copies and .dockerignore lets through."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    dockerfile, let_through = (ROOT / "Dockerfile").read_text(), (ROOT / ".dockerignore").read_text().split()
+    for source in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]:
+        assert f"COPY {source} {source}\n" in dockerfile
+        assert f"!{source}/" in let_through
