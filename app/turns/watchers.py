@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from app.delivery.peer import Peer
+from app.delivery.peer import Peer, granted
 from app.turns.events import TAIL, Encoder, head, snapshot_frame
 from app.turns.state import Event, TurnState
 
 
 def may_watch(peer: Peer, now: float) -> bool:
     """Whether this link is open and granted the chat now."""
-    expiry = peer.grants.get("chat", 0.0)
-    return not peer.closed and (expiry is None or now < expiry)
+    return not peer.closed and granted(peer.grants, "chat", now)
 
 
 class Watcher:

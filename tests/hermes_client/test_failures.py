@@ -181,10 +181,10 @@ SERVES_ONE: Mapping[str, Sequence[bytes]] = {"GET /p/No-Such/health": [said({"st
 
 
 async def test_a_profile_is_a_prefix_where_hermes_serves_several() -> None:
-    answers = {**SERVES_MANY, "GET /p/work/api/sessions/a%2Fb/messages": [said({"data": [{"id": 1}]})]}
+    answers = {**SERVES_MANY, "GET /p/second/api/sessions/a%2Fb/messages": [said({"data": [{"id": 1}]})]}
     async with api(answers) as (server, hermes):
-        assert await hermes.messages("a/b", "work") == [{"id": 1}]
-        assert await hermes.messages("a/b", "work") == [{"id": 1}]
+        assert await hermes.messages("a/b", "second") == [{"id": 1}]
+        assert await hermes.messages("a/b", "second") == [{"id": 1}]
         assert [route for route, _, _ in server.requests].count("GET /p/No-Such/health") == 1
 
 
@@ -194,10 +194,10 @@ async def test_elsewhere_another_profile_is_refused_and_not_run_as_the_one_there
 ) -> None:
     async with api({**answers, "GET /api/sessions/s1/messages": [EMPTY]}) as (server, hermes):
         with pytest.raises(ProfileUnknown):
-            await hermes.messages("s1", "work")
+            await hermes.messages("s1", "second")
         for profile in (None, "default"):
             assert await hermes.messages("s1", profile) == []
-        assert not [route for route, _, _ in server.requests if "work" in route]
+        assert not [route for route, _, _ in server.requests if "/p/second" in route]
 
 
 async def test_a_profile_that_hermes_does_not_know() -> None:
