@@ -23,7 +23,7 @@ LAYERS = """
     bootstrap
     gateway
     channels
-    turns threads terminal media doctor
+    turns threads terminal media bridge doctor
     approvals
     hermes pairing push delivery
     outbox sessions once
