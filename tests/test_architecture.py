@@ -23,7 +23,7 @@ LAYERS = """
     bootstrap
     gateway
     channels
-    turns threads terminal media doctor backup
+    turns threads terminal media doctor backup bridge
     approvals
     hermes pairing push delivery
     outbox sessions once
