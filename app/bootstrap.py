@@ -26,6 +26,7 @@ from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
+from app.doctor.doctor import Doctor
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
@@ -73,6 +74,7 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    doctor: Doctor
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
@@ -142,6 +144,7 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        doctor = Doctor(settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={})
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
@@ -165,5 +168,5 @@ async def open_relay(
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media,
+            messages, replies, push, media, doctor,
         )  # fmt: skip
