@@ -17,7 +17,9 @@ from app.channels.base import Dispatch
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
+from app.channels.notifications import Notifications
 from app.channels.proactive import Proactive
+from app.channels.service import PhoneNotifications
 from app.channels.system import System
 from app.clock import Clock
 from app.db import Database, open_database
@@ -78,6 +80,7 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    notifications: PhoneNotifications
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
@@ -146,6 +149,8 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
+        stack.push_async_callback(notifications.close)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
@@ -153,7 +158,7 @@ async def open_relay(
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads),
+            GatewayMessages(threads), Notifications(notifications),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
@@ -163,13 +168,16 @@ async def open_relay(
         await approvals.recover()
         await turns.recover()
         await threads.recover()
+        await notifications.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
-        tasks.start(Sweep(db, clock, kept, first=media.sweep, also=[threads.sweep]).forever(), "sweep")
+        tasks.start(
+            Sweep(db, clock, kept, first=media.sweep, also=[threads.sweep, notifications.sweep]).forever(), "sweep"
+        )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media,
+            messages, replies, push, media, notifications,
         )  # fmt: skip
 
 
