@@ -38,6 +38,7 @@ from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.hermes.link.line import AgentLink
 from app.media.service import Media, open_media
+from app.metrics import Metrics
 from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
@@ -81,6 +82,7 @@ class Relay:
     push: Push
     media: Media
     notifications: PhoneNotifications
+    metrics: Metrics
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
@@ -177,7 +179,7 @@ async def open_relay(
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media, notifications,
+            messages, replies, push, media, notifications, Metrics(),
         )  # fmt: skip
 
 

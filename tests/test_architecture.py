@@ -28,7 +28,8 @@ LAYERS = """
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs metrics tasks guard
+    wire db settings logs tasks guard
+    metrics
     errors clock
     __init__
 """

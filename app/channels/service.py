@@ -51,7 +51,8 @@ class PhoneNotifications:
         self._max_age, self._max_count = settings.notifications_max_age, settings.notifications_max_count
         self._numbers = itertools.count(1)
         self._waiting: dict[str, dict[str, Change]] = {}  # by device and key, the oldest first
-        self._dropped = 0
+        self.dropped = 0  # since the start
+        self._told = 0  # of these, in the log
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
@@ -90,7 +91,7 @@ class PhoneNotifications:
         waiting[change.key] = change
         if len(waiting) > MAX_WAITING:
             del waiting[next(iter(waiting))]
-            self._dropped += 1
+            self.dropped += 1
 
     # storing
 
@@ -118,9 +119,9 @@ class PhoneNotifications:
     async def _write(self) -> None:
         waiting, self._waiting = self._waiting, {}
         changes = _in_order(waiting)
-        if self._dropped:
-            log.warning("notifications came faster than they are stored", extra={"dropped": self._dropped})
-            self._dropped = 0
+        if self.dropped > self._told:
+            log.warning("notifications came faster than they are stored", extra={"dropped": self.dropped - self._told})
+            self._told = self.dropped
         try:
             await self._db.write(lambda tx: self._store(tx, changes))
         except RelayError as exc:
