@@ -11,7 +11,21 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import doctor, edge, health, media, messages, pairing, phone, push, sessions, stopping, ws
+from app.api import (
+    doctor,
+    edge,
+    health,
+    media,
+    messages,
+    metrics,
+    notifications,
+    pairing,
+    phone,
+    push,
+    sessions,
+    stopping,
+    ws,
+)
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
@@ -34,6 +48,8 @@ def create_app(relay: Relay) -> ASGIApp:
         media.router,
         stopping.router,
         doctor.router,
+        notifications.router,
+        metrics.router,
         site.router,
     ):
         app.include_router(router)

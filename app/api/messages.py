@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.bodies import described, parse_object
-from app.api.deps import OpenRelay, WithChat, caller_with_chat
+from app.api.deps import OpenRelay, WithChat, caller_with
 from app.api.edge import header_values
 from app.api.errors import BodyInvalid, BodyTooLarge, refuse
 from app.bootstrap import Relay
@@ -84,7 +84,7 @@ def _accepted(answer: dict[str, Any]) -> Response:
 
 
 async def _accept(relay: Relay, scope: Scope, receive: Receive) -> dict[str, Any]:
-    caller = await caller_with_chat(relay, scope)
+    caller = await caller_with(relay, scope, "chat")
     said = parse(await read(receive))
     return await relay.messages.send(draft_of(said), sender=caller.sender, key=key_of(scope))
 
