@@ -13,8 +13,10 @@ from starlette.types import ASGIApp
 from app import __version__
 from app.api import edge, health, media, messages, pairing, phone, push, sessions, ws
 from app.api.errors import MethodNotAllowed, refuse, render
+from app.api.for_host import ForHost
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
+from app.mcp.endpoint import PATH, Endpoint
 from app.web import site
 
 log = logging.getLogger("talaria.http")
@@ -39,7 +41,9 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    return edge.Edge(ws.Links(messages.Sending(app, relay), relay), relay)
+    ours = relay.settings.server
+    tools = Endpoint(relay, hosts=edge.allowed_hosts(ours), origins=edge.allowed_origins(ours))
+    return edge.Edge(ws.Links(ForHost(messages.Sending(app, relay), relay, PATH, tools), relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:
