@@ -9,8 +9,10 @@ from typing import Any
 
 from app.approvals.service import Approvals
 from app.backup.restore import finish
+from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
+from app.channels.bridge import BridgeChannel
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
@@ -21,6 +23,7 @@ from app.data_dir import held
 from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
 from app.delivery.hub import Hub
 from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
@@ -73,12 +76,14 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    bridge: Bridge
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
 
     async def drain(self) -> None:
         self.replies.close()
+        self.bridge.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -142,6 +147,10 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        calls = Calls(clock, push.wake)
+        bridge = await stack.enter_async_context(
+            open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
+        )
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
@@ -149,14 +158,15 @@ async def open_relay(
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads),
+            GatewayMessages(threads), BridgeChannel(bridge),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),
-            authenticator=authenticator, limits=limits, attach=(turns.attach, threads.attach),
+            authenticator=authenticator, limits=limits, calls=calls, attach=(turns.attach, threads.attach),
         )  # fmt: skip
         await approvals.recover()
+        bridge.recover()
         await turns.recover()
         await threads.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
@@ -165,5 +175,5 @@ async def open_relay(
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media,
+            messages, replies, push, media, bridge,
         )  # fmt: skip
