@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import fcntl
-import logging
-import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from app.approvals.service import Approvals
+from app.backup.restore import finish
+from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
+from app.channels.bridge import BridgeChannel
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
 from app.channels.proactive import Proactive
 from app.channels.system import System
 from app.clock import Clock
+from app.data_dir import held
 from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
 from app.delivery.hub import Hub
 from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
-from app.errors import Misconfigured
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
@@ -48,8 +48,6 @@ from app.settings import Settings
 from app.tasks import Supervisor
 from app.threads.service import Threads
 from app.turns.runner import Turns
-
-log = logging.getLogger("talaria")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +76,14 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    bridge: Bridge
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
 
     async def drain(self) -> None:
         self.replies.close()
+        self.bridge.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -95,7 +95,8 @@ async def open_relay(
     """The keywords are what tests may replace. Raises Misconfigured."""
     clock, limits = clock or Clock(), limits or Limits()
     async with AsyncExitStack() as stack:
-        data_dir = stack.enter_context(_data_dir(settings.server.data_dir))
+        data_dir = stack.enter_context(held(settings.server.data_dir))
+        finish(data_dir)
         db = await stack.enter_async_context(open_database(settings.server.sqlite_url()))
         tasks = await stack.enter_async_context(Supervisor())
         hub = Hub()
@@ -146,6 +147,10 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        calls = Calls(clock, push.wake)
+        bridge = await stack.enter_async_context(
+            open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
+        )
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
@@ -153,14 +158,15 @@ async def open_relay(
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads),
+            GatewayMessages(threads), BridgeChannel(bridge),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),
-            authenticator=authenticator, limits=limits, attach=(turns.attach, threads.attach),
+            authenticator=authenticator, limits=limits, calls=calls, attach=(turns.attach, threads.attach),
         )  # fmt: skip
         await approvals.recover()
+        bridge.recover()
         await turns.recover()
         await threads.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
@@ -169,32 +175,5 @@ async def open_relay(
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media,
+            messages, replies, push, media, bridge,
         )  # fmt: skip
-
-
-@contextmanager
-def _data_dir(path: Path) -> Iterator[Path]:
-    """Ours alone: a second relay would end the turns of the first as cut off, and send those that wait again."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise Misconfigured(f"the data directory {path.absolute()} cannot be made: {exc.strerror}") from exc
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise Misconfigured(f"the data directory {path.absolute()} is not writable for uid {os.getuid()}")
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        _lock(directory, path)
-        yield path
-    finally:
-        os.close(directory)
-
-
-def _lock(directory: int, path: Path) -> None:
-    """Until it is closed, or the process ends, however that ends."""
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise Misconfigured(f"another Talaria is running on the data directory {path.absolute()}") from None
-    except OSError as exc:  # some network file systems have no locks
-        log.warning("the data directory cannot be locked", extra={"path": str(path), "reason": exc.strerror})

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import edge, health, media, messages, pairing, phone, push, sessions, ws
+from app.api import bridge, edge, health, media, messages, pairing, phone, push, sessions, stopping, ws
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.api.for_host import ForHost
 from app.bootstrap import Relay
@@ -34,6 +34,8 @@ def create_app(relay: Relay) -> ASGIApp:
         phone.router,
         push.router,
         media.router,
+        bridge.router,
+        stopping.router,
         site.router,
     ):
         app.include_router(router)
@@ -43,7 +45,8 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(Exception, _unexpected)
     ours = relay.settings.server
     tools = Endpoint(relay, hosts=edge.allowed_hosts(ours), origins=edge.allowed_origins(ours))
-    return edge.Edge(ws.Links(ForHost(messages.Sending(app, relay), relay, PATH, tools), relay), relay)
+    routed = messages.Sending(bridge.Commands(ForHost(app, relay, PATH, tools), relay), relay)
+    return edge.Edge(ws.Links(routed, relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:

@@ -188,6 +188,15 @@ class MediaSettings(_Group):
         return value
 
 
+class BridgeSettings(_Group):
+    """What the agent may do with a phone."""
+
+    bridge_unattended: bool = Field(
+        False,
+        description="let the agent send messages, call, share and send intents from a phone without asking the owner",
+    )
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -202,6 +211,7 @@ class Settings(_Group):
     hermes: HermesSettings = HermesSettings()
     push: PushSettings = PushSettings()
     media: MediaSettings = MediaSettings()
+    bridge: BridgeSettings = BridgeSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:

@@ -64,8 +64,8 @@ def _token(values: list[str]) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-async def caller_with_chat(here: Relay, scope: Scope) -> Caller:
-    """The operator, the link, or a device that may chat. Raises BearerRequired, GrantMissing, SessionRefused,
+async def caller_with(grant: str, here: Relay, scope: Scope) -> Caller:
+    """The operator, the link, or a device with that grant. Raises BearerRequired, GrantMissing, SessionRefused,
     RateLimited.
     """
     token = _token(header_values(scope, b"authorization"))
@@ -74,8 +74,8 @@ async def caller_with_chat(here: Relay, scope: Scope) -> Caller:
     if (found := _host(here, token)) is not None:
         return found
     device = await here.sessions.verify_from(token, client(here, scope)[0])
-    if not granted(device.grants, "chat", here.clock.now()):
-        raise GrantMissing("chat is not granted to this device, or the grant has expired")
+    if not granted(device.grants, grant, here.clock.now()):
+        raise GrantMissing(f"{grant} is not granted to this device, or the grant has expired")
     return Caller(device)
 
 
@@ -88,12 +88,16 @@ async def device_or_host(connection: HTTPConnection) -> Caller:
 
 
 async def with_chat(connection: HTTPConnection) -> Caller:
-    return await caller_with_chat(relay(connection), connection.scope)
+    return await caller_with("chat", relay(connection), connection.scope)
 
 
 async def with_chat_or_host_tool(connection: HTTPConnection) -> Caller:
     """For the routes that hermes-relay has for its host and for devices."""
     return _host_tool(connection) or await with_chat(connection)
+
+
+async def with_bridge_or_host_tool(connection: HTTPConnection) -> Caller:
+    return _host_tool(connection) or await caller_with("bridge", relay(connection), connection.scope)
 
 
 async def host_or_host_tool(connection: HTTPConnection) -> Caller:
@@ -190,5 +194,6 @@ Device = Annotated[Principal, Depends(device)]
 DeviceOrHost = Annotated[Caller, Depends(device_or_host)]
 WithChat = Annotated[Caller, Depends(with_chat)]
 WithChatOrHostTool = Annotated[Caller, Depends(with_chat_or_host_tool)]
+WithBridgeOrHostTool = Annotated[Caller, Depends(with_bridge_or_host_tool)]
 HostOrHostTool = Annotated[Caller, Depends(host_or_host_tool)]
 DeviceOrHostTool = Annotated[Caller, Depends(device_or_host_tool)]

@@ -75,11 +75,11 @@ class MethodNotAllowed(RelayError):
     http_status = 405
 
 
-class NotSupported(RelayError):
-    """This version cannot do that."""
+class NotStoppable(RelayError):
+    """The relay is the main process of its container: stop it there, and restore with `docker compose run`."""
 
-    code = "not_supported"
-    http_status = 400
+    code = "not_stoppable"
+    http_status = 409
 
 
 def refuse(scope: Scope, error: RelayError) -> Response:

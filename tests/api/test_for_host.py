@@ -12,7 +12,7 @@ import pytest
 from app.api import for_host, messages
 from app.sessions.operator import LinkToken
 from tests.api.conftest import client_of
-from tests.mcp.conftest import Simulator, on_the_bridge
+from tests.bridge.phone_simulator import simulated
 from tests.relay import RunningRelay, running, settings_for
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -99,20 +99,15 @@ async def test_requests_at_once_are_bounded(
     relay: RunningRelay, operator: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(for_host, "AT_ONCE", 2)
-    async with on_the_bridge(relay) as simulator:
-        simulator.replies["/ping"] = None
-        waiting = [
-            asyncio.ensure_future(operator.post("/mcp", json=call("ping"), headers=ACCEPT)) for _ in range(2)
-        ]  # fmt: skip
-        asked = [await simulator.asked.get() for _ in waiting]
+    async with simulated(relay) as simulator:
+        simulator.silent = True
+        ping = call("ping")
+        waiting = [asyncio.ensure_future(operator.post("/mcp", json=ping, headers=ACCEPT)) for _ in range(2)]
+        while len(simulator.heard) < 2:
+            await simulator.command()
         refused = await operator.post("/mcp", json=LIST, headers=ACCEPT)
         assert (code(refused), refused.headers["retry-after"]) == ((503, "overloaded"), "1")
-        for command in asked:
-            await answer(simulator, command)
+        for command in simulator.heard:
+            await simulator.respond(command["request_id"], 200, {"ok": True})
         assert [(await one).status_code for one in waiting] == [200, 200]
         assert (await operator.post("/mcp", json=LIST, headers=ACCEPT)).status_code == 200
-
-
-async def answer(simulator: Simulator, command: dict[str, Any]) -> None:
-    said = {"request_id": command["request_id"], "status": 200, "result": {"ok": True}}
-    await simulator.phone.send("bridge", "bridge.response", said)
