@@ -16,7 +16,9 @@ from app.channels.bridge import BridgeChannel
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
+from app.channels.notifications import Notifications
 from app.channels.proactive import Proactive
+from app.channels.service import PhoneNotifications
 from app.channels.system import System
 from app.clock import Clock
 from app.data_dir import held
@@ -36,6 +38,7 @@ from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.hermes.link.line import AgentLink
 from app.media.service import Media, open_media
+from app.metrics import Metrics
 from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
@@ -77,6 +80,8 @@ class Relay:
     push: Push
     media: Media
     bridge: Bridge
+    notifications: PhoneNotifications
+    metrics: Metrics
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
@@ -151,6 +156,8 @@ async def open_relay(
         bridge = await stack.enter_async_context(
             open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
         )
+        notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
+        stack.push_async_callback(notifications.close)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
@@ -158,7 +165,7 @@ async def open_relay(
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads), BridgeChannel(bridge),
+            GatewayMessages(threads), BridgeChannel(bridge), Notifications(notifications),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
@@ -169,11 +176,14 @@ async def open_relay(
         bridge.recover()
         await turns.recover()
         await threads.recover()
+        await notifications.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
-        tasks.start(Sweep(db, clock, kept, first=media.sweep, also=[threads.sweep]).forever(), "sweep")
+        tasks.start(
+            Sweep(db, clock, kept, first=media.sweep, also=[threads.sweep, notifications.sweep]).forever(), "sweep"
+        )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media, bridge,
+            messages, replies, push, media, bridge, notifications, Metrics(),
         )  # fmt: skip

@@ -11,7 +11,21 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import bridge, edge, health, media, messages, pairing, phone, push, sessions, stopping, ws
+from app.api import (
+    bridge,
+    edge,
+    health,
+    media,
+    messages,
+    metrics,
+    notifications,
+    pairing,
+    phone,
+    push,
+    sessions,
+    stopping,
+    ws,
+)
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.api.for_host import ForHost
 from app.bootstrap import Relay
@@ -36,6 +50,8 @@ def create_app(relay: Relay) -> ASGIApp:
         media.router,
         bridge.router,
         stopping.router,
+        notifications.router,
+        metrics.router,
         site.router,
     ):
         app.include_router(router)

@@ -197,6 +197,29 @@ class BridgeSettings(_Group):
     )
 
 
+class NotificationSettings(_Group):
+    """What the apps of a phone post there and the agent may read."""
+
+    notifications_allow: Names = Field(
+        (), description="apps whose notifications are kept, as com.example.mail or com.example.*; empty: all"
+    )
+    notifications_block: Names = Field(
+        (), description="apps whose notifications are never kept, written likewise; counts before those allowed"
+    )
+    notifications_max_age: Seconds = Field(7 * 86400, description="how long a notification is kept")
+    notifications_max_count: int = Field(
+        1000, ge=1, le=100_000, description="notifications kept of one phone; beyond it the oldest go"
+    )
+
+    @field_validator("notifications_allow", "notifications_block")
+    @classmethod
+    def _apps(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """A pattern that matches nothing would block nothing, and nobody would notice."""
+        if odd := next((name for name in value if not re.fullmatch(r"[A-Za-z][\w.]*\*?|\*", name, re.ASCII)), None):
+            raise ValueError(f"{odd!r} is no package name: write com.example.mail, or com.example.* for all below it")
+        return value
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -212,6 +235,7 @@ class Settings(_Group):
     push: PushSettings = PushSettings()
     media: MediaSettings = MediaSettings()
     bridge: BridgeSettings = BridgeSettings()
+    notifications: NotificationSettings = NotificationSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:

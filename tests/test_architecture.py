@@ -28,7 +28,8 @@ LAYERS = """
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs metrics tasks guard data_dir
+    wire db settings logs tasks guard data_dir
+    metrics
     errors clock
     __init__
 """

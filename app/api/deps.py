@@ -100,6 +100,10 @@ async def with_bridge_or_host_tool(connection: HTTPConnection) -> Caller:
     return _host_tool(connection) or await caller_with("bridge", relay(connection), connection.scope)
 
 
+async def with_notifications_or_host_tool(connection: HTTPConnection) -> Caller:
+    return _host_tool(connection) or await caller_with("notifications", relay(connection), connection.scope)
+
+
 async def host_or_host_tool(connection: HTTPConnection) -> Caller:
     """The operator or the link. Raises HostRequired, RateLimited."""
     return _host_tool(connection) or await host(relay(connection), connection.scope)
@@ -195,5 +199,6 @@ DeviceOrHost = Annotated[Caller, Depends(device_or_host)]
 WithChat = Annotated[Caller, Depends(with_chat)]
 WithChatOrHostTool = Annotated[Caller, Depends(with_chat_or_host_tool)]
 WithBridgeOrHostTool = Annotated[Caller, Depends(with_bridge_or_host_tool)]
+WithNotificationsOrHostTool = Annotated[Caller, Depends(with_notifications_or_host_tool)]
 HostOrHostTool = Annotated[Caller, Depends(host_or_host_tool)]
 DeviceOrHostTool = Annotated[Caller, Depends(device_or_host_tool)]

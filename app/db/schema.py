@@ -248,6 +248,18 @@ bridge_activity = Table(
     "bridge_activity", metadata,
     Column("id", Integer, primary_key=True), Column("entry", LargeBinary, nullable=False),  # JSON, redacted
 )  # fmt: skip
+notifications = Table(
+    "notifications", metadata,
+    Column("row", Integer, primary_key=True),  # grows with each post: their order, and the cursor of pages
+    _device(), Column("key", Text, nullable=False), Column("package_name", Text, nullable=False),
+    Column("title", Text), Column("text", Text), Column("sub_text", Text),
+    Column("posted_at", Integer),  # milliseconds, by the phone's own clock
+    Column("received_at", Float, nullable=False), Column("removed_at", Float),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+Index("notification_once", notifications.c.device_id, notifications.c.key, unique=True)
+Index("notifications_of_device", notifications.c.device_id)  # in the order of rows
+Index("notifications_by_age", notifications.c.received_at)
 
 once = Table(
     "once", metadata,

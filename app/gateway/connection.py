@@ -52,7 +52,7 @@ class Connection:
         self._socket = socket
         self._gateway = gateway
         self._link = Link()
-        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, self._evict)
+        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, gateway.traffic, self._evict)
         self._pump: Pump | None = None
         self._inbound: deque[tuple[bytes, bool]] = deque()
         self._inbound_bytes = 0
@@ -163,6 +163,7 @@ class Connection:
 
     def _message(self, raw: bytes, is_text: bool) -> None:
         """Most messages are answered at once; one that must wait, and all behind it, go through the worker."""
+        self._gateway.traffic.received += 1
         if self._worker is None and self.outbound.has_room:
             waiting = self._handle(raw, is_text)
             if waiting is not None:

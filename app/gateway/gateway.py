@@ -20,6 +20,7 @@ from app.errors import PayloadInvalid, RelayError
 from app.gateway.auth import Admission, Authenticator, TooManySockets
 from app.gateway.connection import Connection
 from app.gateway.limits import Limits
+from app.gateway.outbound import Traffic
 from app.gateway.pump import Place, Position, Pump, Rooms, locate
 from app.gateway.socket import Socket
 from app.gateway.voices import Acknowledging, Older
@@ -50,6 +51,12 @@ class Gateway:
         self.dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
         self._strangers: dict[int, Connection] = {}  # links without auth, oldest first
         self.draining = False
+        self.traffic = Traffic()
+
+    @property
+    def strangers(self) -> int:
+        """Links that have not said who they are."""
+        return len(self._strangers)
 
     async def serve(self, socket: Socket, address: Address, bearer: str | None, *, secure: bool) -> None:
         """One accepted socket, until it is gone."""

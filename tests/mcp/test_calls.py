@@ -75,7 +75,9 @@ async def test_what_is_typed_and_tapped_arrives(client: Client, simulator: Phone
     await client.call_tool("open_app", {"package": "com.example.notes"})
     await client.call_tool("type", {"text": "milk", "clearFirst": True, "device": simulator.device_id})
     tapped = await client.call_tool("tap", {"x": 1, "y": 2})
-    assert inside(tapped) == {"ok": True, "echo": {"x": 1, "y": 2}} or texts(tapped) == '{"ok":true,"echo":{"x":1,"y":2}}'
+    assert (
+        inside(tapped) == {"ok": True, "echo": {"x": 1, "y": 2}} or texts(tapped) == '{"ok":true,"echo":{"x":1,"y":2}}'
+    )
     assert [(one["path"], one["body"]) for one in simulator.heard] == [
         ("/open_app", {"package": "com.example.notes"}),
         ("/type", {"text": "milk", "clearFirst": True}),
