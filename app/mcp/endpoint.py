@@ -77,7 +77,9 @@ class Endpoint:
         if self._running is None:
             self._running = self._relay.tasks.start(self._run(), "mcp")
         await self._ready.wait()
-        await self._manager.handle_request(scope, receive, send)
+        # The SDK compares the name as it is spelled.
+        headers = [(name, value.lower() if name == b"host" else value) for name, value in scope["headers"]]
+        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
 
     async def _run(self) -> None:
         """The task group of the SDK has to be left in the task that entered it. The supervisor ends it."""
