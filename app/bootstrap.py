@@ -9,8 +9,10 @@ from typing import Any
 
 from app.approvals.service import Approvals
 from app.backup.restore import finish
+from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
+from app.channels.bridge import BridgeChannel
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
@@ -23,6 +25,7 @@ from app.data_dir import held
 from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
 from app.delivery.hub import Hub
 from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
@@ -78,6 +81,7 @@ class Relay:
     push: Push
     media: Media
     doctor: Doctor
+    bridge: Bridge
     notifications: PhoneNotifications
     metrics: Metrics
 
@@ -86,6 +90,7 @@ class Relay:
 
     async def drain(self) -> None:
         self.replies.close()
+        self.bridge.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -150,6 +155,10 @@ async def open_relay(
             )
         )  # fmt: skip
         doctor = Doctor(settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={})
+        calls = Calls(clock, push.wake)
+        bridge = await stack.enter_async_context(
+            open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
+        )
         notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
         stack.push_async_callback(notifications.close)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
@@ -159,14 +168,15 @@ async def open_relay(
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads), Notifications(notifications),
+            GatewayMessages(threads), BridgeChannel(bridge), Notifications(notifications),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),
-            authenticator=authenticator, limits=limits, attach=(turns.attach, threads.attach),
+            authenticator=authenticator, limits=limits, calls=calls, attach=(turns.attach, threads.attach),
         )  # fmt: skip
         await approvals.recover()
+        bridge.recover()
         await turns.recover()
         await threads.recover()
         await notifications.recover()
@@ -176,7 +186,9 @@ async def open_relay(
         )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
-            sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media, doctor, notifications, Metrics(),
+            settings=settings, clock=clock, db=db, tasks=tasks, hub=hub, acks=acks,
+            operator=OperatorToken.load(data_dir), link=LinkToken.load(data_dir), attempts=attempts, sessions=sessions,
+            pairing=pairing, authenticator=authenticator, gateway=gateway, hermes=hermes, agent_link=agent_link,
+            approvals=approvals, turns=turns, threads=threads, messages=messages, replies=replies, push=push,
+            media=media, doctor=doctor, bridge=bridge, notifications=notifications, metrics=Metrics(),
         )  # fmt: skip

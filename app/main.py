@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from app import __version__
 from app.api import (
+    bridge,
     doctor,
     edge,
     health,
@@ -27,8 +28,10 @@ from app.api import (
     ws,
 )
 from app.api.errors import MethodNotAllowed, refuse, render
+from app.api.for_host import ForHost
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
+from app.mcp.endpoint import PATH, Endpoint
 from app.web import site
 
 log = logging.getLogger("talaria.http")
@@ -48,6 +51,7 @@ def create_app(relay: Relay) -> ASGIApp:
         media.router,
         stopping.router,
         doctor.router,
+        bridge.router,
         notifications.router,
         metrics.router,
         site.router,
@@ -57,7 +61,10 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    return edge.Edge(ws.Links(messages.Sending(app, relay), relay), relay)
+    ours = relay.settings.server
+    tools = Endpoint(relay, hosts=edge.allowed_hosts(ours), origins=edge.allowed_origins(ours))
+    routed = messages.Sending(bridge.Commands(ForHost(app, relay, PATH, tools), relay), relay)
+    return edge.Edge(ws.Links(routed, relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:

@@ -188,6 +188,15 @@ class MediaSettings(_Group):
         return value
 
 
+class BridgeSettings(_Group):
+    """What the agent may do with a phone."""
+
+    bridge_unattended: bool = Field(
+        False,
+        description="let the agent send messages, call, share and send intents from a phone without asking the owner",
+    )
+
+
 class NotificationSettings(_Group):
     """What the apps of a phone post there and the agent may read."""
 
@@ -225,6 +234,7 @@ class Settings(_Group):
     hermes: HermesSettings = HermesSettings()
     push: PushSettings = PushSettings()
     media: MediaSettings = MediaSettings()
+    bridge: BridgeSettings = BridgeSettings()
     notifications: NotificationSettings = NotificationSettings()
     logs: LogSettings = LogSettings()
 

@@ -84,7 +84,7 @@ def _accepted(answer: dict[str, Any]) -> Response:
 
 
 async def _accept(relay: Relay, scope: Scope, receive: Receive) -> dict[str, Any]:
-    caller = await caller_with(relay, scope, "chat")
+    caller = await caller_with("chat", relay, scope)
     said = parse(await read(receive))
     return await relay.messages.send(draft_of(said), sender=caller.sender, key=key_of(scope))
 
@@ -92,8 +92,8 @@ async def _accept(relay: Relay, scope: Scope, receive: Receive) -> dict[str, Any
 # what the routes of older clients share
 
 
-async def read(receive: Receive) -> bytes:
-    """The body. Raises BodyTooLarge, ClientDisconnect."""
+async def read(receive: Receive, most: int = MAX_BODY) -> bytes:
+    """The body, of at most so many bytes. Raises BodyTooLarge, ClientDisconnect."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -102,8 +102,8 @@ async def read(receive: Receive) -> bytes:
             raise ClientDisconnect()
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > MAX_BODY:
-            raise BodyTooLarge(f"the body may have at most {MAX_BODY} bytes")
+        if size > most:
+            raise BodyTooLarge(f"the body may have at most {most} bytes")
         if not message.get("more_body"):
             return b"".join(chunks)
 

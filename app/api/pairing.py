@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query, Request
 from app.api.bodies import PeerRoute, described, present, read_model, read_object
 from app.api.deps import OpenRelay, Operator, OperatorOrHostTool
 from app.api.edge import client
-from app.api.errors import BodyInvalid, NotSupported
+from app.api.errors import BodyInvalid
+from app.errors import NotSupported
 from app.pairing.errors import PairingCodeInvalid, PairingCodeRejected
 from app.pairing.link import pair_link
 from app.sessions import grants as rules

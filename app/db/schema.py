@@ -236,6 +236,18 @@ link_spools = Table(
     Column("seen_at", Float, nullable=False),
 )  # fmt: skip
 
+bridge_devices = Table(
+    "bridge_devices", metadata,
+    _device(primary_key=True), Column("session_id", Text, nullable=False),  # on which it said so last
+    Column("status", LargeBinary, nullable=False),  # JSON: what it says of itself
+    Column("at", Float, nullable=False),
+    Column("chosen", Integer, nullable=False),  # meant where none is named
+)  # fmt: skip
+
+bridge_activity = Table(
+    "bridge_activity", metadata,
+    Column("id", Integer, primary_key=True), Column("entry", LargeBinary, nullable=False),  # JSON, redacted
+)  # fmt: skip
 notifications = Table(
     "notifications", metadata,
     Column("row", Integer, primary_key=True),  # grows with each post: their order, and the cursor of pages

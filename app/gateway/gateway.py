@@ -13,6 +13,7 @@ from app.channels.base import Dispatch, describe, refusal
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
 from app.delivery.hub import Hub
 from app.delivery.peer import Peer, granted
 from app.errors import PayloadInvalid, RelayError
@@ -40,10 +41,11 @@ _DRAIN = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
 class Gateway:
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Hub, acks: Acks, sessions: Sessions,
-        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, attach: Sequence[Callable[[Peer], None]],
+        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, calls: Calls,
+        attach: Sequence[Callable[[Peer], None]],
     ) -> None:  # fmt: skip
         """All of `attach` are called for each link once it has everything that was kept for it."""
-        self.clock, self.tasks, self.limits = clock, tasks, limits
+        self.clock, self.tasks, self.limits, self.calls = clock, tasks, limits, calls
         self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
         self._rooms = Rooms(db, clock, acks, tasks)
         self.dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
