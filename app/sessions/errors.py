@@ -39,6 +39,12 @@ class RefreshReused(SessionRefused):
     code = "refresh_reused"
 
 
+class TicketElsewhere(SessionRefused):
+    """This ticket was made for a page of another origin."""
+
+    code = "ticket_elsewhere"
+
+
 class SessionExpired(SessionRefused):
     """The session has ended; pair again."""
 

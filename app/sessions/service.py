@@ -99,7 +99,7 @@ class Sessions:
         """
         if replace:
             for old in store.live_sessions_of(tx, device_id, now):
-                self._end(tx, old.session_id, "replaced", now)
+                self.end(tx, old.session_id, "replaced", now)
         ends = rules.expiry(ttl, now)
         granted = rules.expiries(grants_seconds, ends, now)
         session_id = secrets.token_hex(16)
@@ -127,7 +127,7 @@ class Sessions:
         session = await self._db.read(lambda tx: store.session(tx, named.session_id))
         if session is None or session.device_id != named.device_id:
             raise SessionUnknown()
-        principal = self._judge(session)
+        principal = self.judge(session)
         if named.term != session.term:
             raise SessionExpired()
         if session.refresh_state == store.REVIVED:  # whoever speaks with it has got what came with it
@@ -151,7 +151,7 @@ class Sessions:
         session = await self._db.read(lambda tx: store.session_by_api(tx, opaque.digest(token)))
         if session is None:
             raise TokenRejected(detail="unknown API token")
-        principal = self._judge(session)
+        principal = self.judge(session)
         chat = {name: end for name, end in principal.grants.items() if name == "chat"}
         principal = replace(principal, grants=chat)
         self._remember(key, session, principal, before)
@@ -197,16 +197,10 @@ class Sessions:
         found: dict[str, Principal | RelayError] = {session_id: SessionUnknown() for session_id in asked}
         for session in rows:
             try:
-                found[session.session_id] = self._judge(session)
+                found[session.session_id] = self.judge(session)
             except SessionRefused as exc:
                 found[session.session_id] = exc
         return found
-
-    def _judge(self, session: Session) -> Principal:
-        if session.revoked_at is not None:
-            raise SessionRevoked("this device was paired again" if session.revoked_reason == "replaced" else "")
-        _check_end(session.expires_at, self._clock.now())
-        return _principal(session)
 
     def _note_seen(self, session: Session) -> None:
         now = self._clock.now()
@@ -241,7 +235,7 @@ class Sessions:
         def work(tx: Tx) -> str:
             now = self._clock.now()
             session = _find(tx, prefix, now)
-            self._end(tx, session.session_id, "revoked", now)
+            self.end(tx, session.session_id, "revoked", now)
             audit.record(
                 tx, at=now, actor=actor, action="session.revoked", subject=session.prefix, device_id=session.device_id
             )
@@ -291,7 +285,7 @@ class Sessions:
             changed = store.session(tx, session.session_id)
             assert changed is not None
             self._audit_change(tx, session, changed, actor, now)
-            tx.after_commit(lambda: self._changed(changed))
+            self.note_change(tx, changed)
             return changed
 
         return await self._db.write(work)
@@ -308,9 +302,20 @@ class Sessions:
                 tx, at=now, actor=actor, action="device.renamed", subject=after.device_id, name=after.device_name
             )
 
-    def _end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
+    def end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
         store.revoke(tx, session_id, reason, now)
         tx.after_commit(lambda: self._ended(session_id, reason))
+
+    def note_change(self, tx: Tx, session: Session) -> None:
+        """What is remembered of this session is out of date once this work is committed."""
+        tx.after_commit(lambda: self._changed(session))
+
+    def judge(self, session: Session) -> Principal:
+        """Raises SessionExpired, SessionRevoked."""
+        if session.revoked_at is not None:
+            raise SessionRevoked("this device was paired again" if session.revoked_reason == "replaced" else "")
+        _check_end(session.expires_at, self._clock.now())
+        return _principal(session)
 
     def _ended(self, session_id: str, reason: str) -> None:
         self.changes += 1

@@ -50,12 +50,30 @@ _CHANGE = text(
     "UPDATE sessions SET grants = :grants, expires_at = :expires_at, renewal = :renewal WHERE session_id = :session"
 )
 _REFRESH_SEEN = text("UPDATE sessions SET refresh_state = 'seen' WHERE session_id = :session")
+_RENEW = text(
+    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, term = :term, kid = :kid, "
+    "refresh_number = :number, refresh_state = :state WHERE session_id = :session"
+)
+_ADD_REFRESH = text("INSERT INTO refresh_tokens VALUES (:hash, :session, :number, :now, :expires_at)")
+_REFRESH = text("SELECT session_id, number, expires_at FROM refresh_tokens WHERE token_hash = :hash")
+# Of one number as many as a client may have lost answers; of numbers, as many as one may find in an old backup.
+_TRIM_REFRESH = text(
+    "DELETE FROM refresh_tokens WHERE session_id = :session AND (number < :number - 50 OR token_hash IN ("
+    "SELECT token_hash FROM refresh_tokens WHERE session_id = :session AND number = :number "
+    "ORDER BY created_at DESC, rowid DESC LIMIT -1 OFFSET 8))"
+)
+_KIDS = text("SELECT DISTINCT kid FROM sessions WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)")
+_ADD_TICKET = text("INSERT INTO tickets VALUES (:hash, :session, :origin, :expires_at)")
+_TAKE_TICKET = text("DELETE FROM tickets WHERE token_hash = :hash RETURNING session_id, origin, expires_at")
+_COUNT_TICKETS = text("SELECT count(*) FROM tickets WHERE session_id = :session")
+_PURGE_TICKETS = text("DELETE FROM tickets WHERE expires_at <= :now OR expires_at > :latest")
 _SEEN_SESSION = text("UPDATE sessions SET last_seen_at = :now WHERE session_id = :session")
 _SEEN_DEVICE = text("UPDATE devices SET last_seen_at = :now WHERE device_id = :device")
 
 _ADD_ATTEMPT = text("INSERT INTO attempts (kind, address, at) VALUES (:kind, :address, :now)")
 _COUNT = text("SELECT count(*) FROM attempts WHERE kind = :kind AND address = :address AND at > :since")
 _FORGET_OLD_ATTEMPTS = text("DELETE FROM attempts WHERE at <= :before OR at > :now")
+_FORGET_OLD_OF_ONE = text("DELETE FROM attempts WHERE at <= :before AND kind != 'codes'")
 _FORGET_OLD_BLOCKS = text("DELETE FROM blocks WHERE until <= :now")
 _FORGET = text("DELETE FROM attempts WHERE kind = :kind AND address = :address")
 _COUNTED = text("SELECT DISTINCT kind, address FROM attempts")
@@ -194,6 +212,56 @@ def refresh_seen(tx: Tx, session_id: str) -> None:
     tx.execute(_REFRESH_SEEN, {"session": session_id})
 
 
+def renew(
+    tx: Tx, session_id: str, grants: Expiries, expires_at: float | None, *, term: int, kid: str, number: int, state: str
+) -> None:
+    values = {"session": session_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at}
+    tx.execute(_RENEW, values | {"term": term, "kid": kid, "number": number, "state": state})
+
+
+def add_refresh(tx: Tx, token_hash: str, session_id: str, number: int, now: float, expires_at: float) -> None:
+    values = {"hash": token_hash, "session": session_id, "number": number, "now": now, "expires_at": expires_at}
+    tx.execute(_ADD_REFRESH, values)
+    tx.execute(_TRIM_REFRESH, {"session": session_id, "number": number})
+
+
+def refresh(tx: Tx, token_hash: str) -> tuple[str, int, float] | None:
+    """(session, number, end) of a refresh token."""
+    row = tx.one(_REFRESH, {"hash": token_hash})
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def kids(tx: Tx, now: float) -> set[str | None]:
+    """The keys that signed tokens of live sessions; None among them: one that is not known."""
+    return {row[0] for row in tx.all(_KIDS, {"now": now})}
+
+
+# tickets
+
+
+def add_ticket(tx: Tx, token_hash: str, session_id: str, origin: str | None, expires_at: float) -> None:
+    tx.execute(_ADD_TICKET, {"hash": token_hash, "session": session_id, "origin": origin, "expires_at": expires_at})
+
+
+def take_ticket(tx: Tx, token_hash: str) -> tuple[str, str | None, float] | None:
+    """(session, origin, end), gone now."""
+    row = tx.one(_TAKE_TICKET, {"hash": token_hash})
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def count_tickets(tx: Tx, session_id: str) -> int:
+    row = tx.one(_COUNT_TICKETS, {"session": session_id})
+    return row[0] if row is not None else 0
+
+
+def purge_tickets(tx: Tx, now: float, latest: float) -> None:
+    """Those that have ended, and those that a clock set back would keep for long."""
+    tx.execute(_PURGE_TICKETS, {"now": now, "latest": latest})
+
+
+# being seen
+
+
 def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
     """Session → device and when."""
     tx.execute(_SEEN_SESSION, [{"session": session_id, "now": at} for session_id, (_, at) in seen.items()])
@@ -203,9 +271,12 @@ def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
 # guessing
 
 
-def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float) -> int:
-    """Add one; the number in the window. What is older than `keep` seconds, or not yet, is forgotten."""
-    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - keep, "now": now})
+def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float, all_for: float) -> int:
+    """Add one; the number in the window. What is older than `keep` seconds, or not yet, is forgotten; those of all
+    addresses together (kind `codes`) after `all_for`.
+    """
+    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - all_for, "now": now})
+    tx.execute(_FORGET_OLD_OF_ONE, {"before": now - keep})
     tx.execute(_ADD_ATTEMPT, {"kind": kind, "address": address, "now": now})
     row = tx.one(_COUNT, {"kind": kind, "address": address, "since": now - window})
     return row[0] if row is not None else 0
