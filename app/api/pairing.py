@@ -51,6 +51,7 @@ async def mint(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -
         "web_url": pair_link(server.public_url, server.port, offer.code), "public": server.public_url is not None,
         "name": offer.name, "ttl_seconds": offer.ttl, "grants": dict(offer.grants),
         **({"needs_approval": True} if offer.needs_approval else {}),
+        **({"confirms": True} if relay.settings.sessions.pairing_confirm else {}),
     }  # fmt: skip
 
 
@@ -136,12 +137,16 @@ async def redeem(request: Request, relay: OpenRelay) -> dict[str, Any] | JSONRes
 
 @router.get("/pairing/offers/{offer_id}")
 async def offer_status(
-    offer_id: str, relay: OpenRelay, _: Operator, wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0
+    offer_id: str,
+    relay: OpenRelay,
+    _: Operator,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0,
+    seen: str = "waiting",
 ) -> dict[str, Any]:
-    """`waiting`, `approving`, `confirming`, `redeemed` or `expired`; with `wait`, once it is no longer `waiting`, or
-    after so many seconds.
+    """`waiting`, `approving`, `confirming`, `redeemed` or `expired`; with `wait`, once it is no longer what was
+    `seen`, or after so many seconds.
     """
-    status = await relay.pairing.wait(offer_id, wait)
+    status = await relay.pairing.wait(offer_id, wait, seen)
     return {
         "state": status.state, "expires_at": int(status.expires_at),
         "device_id": status.device_id, "device_name": status.device_name, "confirm": status.confirm,

@@ -39,7 +39,7 @@ async def whoami(relay: OpenRelay, device: Device) -> dict[str, Any]:
 
 @router.post("/session/renew", openapi_extra=described(SessionRenew))
 async def renew(request: Request, relay: OpenRelay) -> dict[str, Any]:
-    """The refresh token is the credential. The one before stays good until the new one, or what came with it, is used."""
+    """By a refresh token. The one before stays good until the new one, or what came with it, is seen."""
     asked = await read_model(request, SessionRenew)
     return (await relay.renewals.renew(asked.refresh_token, client(relay, request.scope)[0])).said()
 

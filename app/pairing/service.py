@@ -269,12 +269,12 @@ class Pairing:
 
         return await self._db.read(work)
 
-    async def wait(self, offer_id: str, timeout: float) -> Status:
-        """Its status once it is no longer waiting, or after `timeout` seconds. Raises NotFound."""
+    async def wait(self, offer_id: str, timeout: float, seen: str = "waiting") -> Status:
+        """Its status once it is no longer `seen`, or after `timeout` seconds. Raises NotFound."""
         with self.watching(offer_id) as changed:  # before the first look, so that nothing is missed between the two
             status = await self.status(offer_id)
             left = min(timeout, status.expires_at - self._clock.now())
-            if status.state != "waiting" or left <= 0:
+            if status.state != seen or left <= 0:
                 return status
             try:
                 async with asyncio.timeout(left):
