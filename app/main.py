@@ -16,6 +16,7 @@ from app.api import (
     doctor,
     edge,
     health,
+    info,
     media,
     messages,
     metrics,
@@ -43,6 +44,7 @@ def create_app(relay: Relay) -> ASGIApp:
     app.state.relay = relay
     for router in (
         health.router,
+        info.router,
         pairing.router,
         sessions.router,
         messages.router,

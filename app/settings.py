@@ -97,6 +97,9 @@ class SessionSettings(_Group):
     """How long a paired phone stays paired."""
 
     session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
+    pairing_confirm: bool = Field(
+        False, description="the operator confirms each device that redeems a code, by six digits on both sides"
+    )
 
 
 class MailboxSettings(_Group):
