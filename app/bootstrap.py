@@ -26,21 +26,24 @@ from app.delivery.acks import Acks
 from app.delivery.hub import Hub
 from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
+from app.delivery.peer import Grants, granted
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
-from app.errors import Misconfigured
+from app.errors import GrantMissing, Misconfigured
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.hermes.link.line import AgentLink
+from app.hermes.passing.service import PassThrough
 from app.media.service import Media, open_media
 from app.once.outward import Outward
 from app.outbox.retention import Retention
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
 from app.sessions.attempts import Attempts
+from app.sessions.errors import SessionRevoked
 from app.sessions.keys import SessionKeys
 from app.sessions.operator import LinkToken, OperatorToken
 from app.sessions.service import Sessions
@@ -70,6 +73,7 @@ class Relay:
     authenticator: Authenticator
     gateway: Gateway
     hermes: Hermes
+    passing: PassThrough
     agent_link: AgentLink
     approvals: Approvals
     turns: Turns
@@ -84,6 +88,7 @@ class Relay:
 
     async def drain(self) -> None:
         self.replies.close()
+        self.passing.running.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -105,9 +110,19 @@ async def open_relay(
         messages = Messages(db, clock, hub, acks, quota, settings.mailbox)
         replies = Replies(db, clock, quota)
         attempts = Attempts(db, clock)
+
+        def revoked(session_id: str, reason: str) -> None:
+            hub.end_session(session_id, reason)
+            passing.running.end_session(session_id, SessionRevoked())
+
+        def regranted(session_id: str, grants: Grants) -> None:
+            hub.regrant_session(session_id, grants)
+            if not granted(grants, "chat", clock.now()):
+                passing.running.end_session(session_id, GrantMissing())
+
         sessions = Sessions(
             db, clock, SessionKeys.load(data_dir), attempts, settings.sessions,
-            on_revoked=hub.end_session, on_changed=hub.regrant_session,
+            on_revoked=revoked, on_changed=regranted,
         )  # fmt: skip
         pairing = Pairing(db, clock, sessions, attempts, data_dir)
         news = News(hub, clock)
@@ -124,6 +139,8 @@ async def open_relay(
         hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed)
         await stack.enter_async_context(dashboard)
         await stack.enter_async_context(hermes)
+        passing = PassThrough(hermes.api, tasks, answer_s=settings.hermes.hermes_answer_timeout)
+        stack.push_async_callback(passing.close)
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
@@ -168,7 +185,7 @@ async def open_relay(
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
-            sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
+            sessions, pairing, authenticator, gateway, hermes, passing, agent_link, approvals, turns, threads,
             messages, replies, push, media,
         )  # fmt: skip
 

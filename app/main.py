@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import edge, health, media, messages, pairing, phone, push, sessions, ws
+from app.api import edge, health, media, messages, pairing, passed, phone, push, sessions, ws
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
@@ -39,7 +39,7 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    return edge.Edge(ws.Links(messages.Sending(app, relay), relay), relay)
+    return edge.Edge(ws.Links(messages.Sending(passed.Passing(app, relay), relay), relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:

@@ -41,7 +41,7 @@ VENDORS = {
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
     "httpcore": "guard",
-    "httptools": "hermes/stream",
+    "httptools": "hermes/stream hermes/passing/connection",
     "httpx": "guard hermes/* push/* cli/* bootstrap",
     "jwt": "sessions/tokens",
     "mcp": "mcp/*",
