@@ -67,8 +67,6 @@ class SessionStream:
             if listener is not None:
                 listener.ended(exc)
             raise
-        if listener is not None:
-            listener.ended()
 
     def _told(self, event: Event, lease: Lease, hearer: Hearer) -> Event:
         name, body = event

@@ -33,7 +33,7 @@ async def post_events(
     headers: Mapping[str, str] | None = None, silence_s: float = SILENCE_S, listener: Listener | None = None,
 ) -> None:  # fmt: skip
     """Returns when the answer is complete. `opened` is called once Hermes has accepted. `listener` hears the answer as
-    it comes, a refusing one too, and nothing of its end.
+    it comes, a refusing one too, and that it is whole.
 
     Raises UpstreamUnreachable if nothing was sent, the error of a refusing status, StreamBroken if the answer broke
     off, UpstreamInvalid if it is no stream of events, and whatever the sink raises.
@@ -150,6 +150,8 @@ class _Exchange(asyncio.BufferedProtocol):
             if self._parts:
                 self._take(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
             if self._complete:
+                if self._listener is not None:
+                    self._listener.ended()
                 self._end(None if self._status == 200 else self._refusal())
         except httptools.HttpParserError as exc:
             self._end(UpstreamInvalid(detail=type(exc).__name__))
