@@ -325,8 +325,10 @@ async def test_a_restart_does_not_wait_for_streams(tmp_path: Path) -> None:
 
 async def test_too_many_at_once_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_OPEN", 1)
-    async with scripted(tmp_path, STREAM + chunk(b"data: 1\n\n"), stays=True) as (passed, hermes):
-        async with passed.http.stream("GET", "/v1/runs/r/events") as said:
+    one = STREAM + chunk(b"data: 1\n\n")
+    async with scripted(tmp_path, one, stays=True) as (passed, hermes):
+        first = passed.http.stream("GET", "/v1/runs/r/events")
+        async with first as said:
             assert await anext(said.aiter_raw())
             assert hermes.open == 1
             refused = await passed.http.get("/v1/models")

@@ -32,7 +32,7 @@ def names(raw: bytes) -> list[str]:
 
 
 async def test_its_client_gets_hermes_bytes_and_a_device_the_turn(both: tuple[Passed, StandIn]) -> None:
-    passed, hermes = both
+    passed, _ = both
     said = await passed.http.post(STREAM, json={"message": "SAY:日本語 split", "system_message": "be brief"})
     assert said.headers["content-type"] == "text/event-stream"
     assert said.headers["x-hermes-session-id"] == SESSION
@@ -60,7 +60,7 @@ async def test_a_client_that_hangs_up_does_not_end_the_turn(both: tuple[Passed, 
 
 
 async def test_a_key_is_good_for_one_turn(both: tuple[Passed, StandIn]) -> None:
-    passed, hermes = both
+    passed, _ = both
     key = {"Idempotency-Key": "k1"}
     assert (await passed.http.post(STREAM, json={"message": "SAY:once"}, headers=key)).status_code == 200
     copy = await passed.http.post(STREAM, json={"message": "SAY:once"}, headers=key)
@@ -147,7 +147,8 @@ async def test_a_client_that_stops_reading_is_let_go_and_the_turn_goes_on(both: 
     body = orjson.dumps({"message": "bench:3000:0:8000"})
     writer.write(
         f"POST {STREAM} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {passed.phone.token}\r\n"
-        f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        + body
     )
     end = await asyncio.wait_for(passed.phone.until("turn.completed"), 60)
     assert end.payload["truncated"]

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from app.hermes.api import HermesApi
 from app.hermes.lease import Lease
-from app.hermes.session_stream import SessionStream
 from app.hermes.listener import Listener
+from app.hermes.session_stream import SessionStream
 from app.hermes.upstream import Order, Passed
 from app.settings import HermesSettings
 from app.wire.sse import SseEvent
