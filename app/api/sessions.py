@@ -11,7 +11,7 @@ from app.api.deps import Caller, Device, DeviceOrHostTool, OpenRelay, Operator
 from app.api.errors import BearerRequired, BodyInvalid
 from app.errors import NotFound
 from app.sessions import grants as rules
-from app.sessions.service import Change
+from app.sessions.changes import Change
 from app.sessions.store import Session
 
 MAX_NAME = 120

@@ -11,7 +11,9 @@ import orjson
 from sqlalchemy import bindparam, text
 
 from app.db import Tx
-from app.sessions.grants import Expiries
+from app.sessions.grants import Expiries, Seconds
+
+SEEN, SENT, REVIVED = "seen", "sent", "revived"  # of the newest refresh token of a session
 
 _PREFIX = re.compile(r"[0-9a-f]{1,32}")
 
@@ -24,15 +26,17 @@ _DEVICE_NAME = text("SELECT name FROM devices WHERE device_id = :device")
 _RENAME = text("UPDATE devices SET name = :name WHERE device_id = :device")
 _DEVICES = text("SELECT device_id, name, about, created_at, last_seen_at FROM devices ORDER BY created_at, device_id")
 _ADD = text(
-    "INSERT INTO sessions (session_id, device_id, grants, created_at, expires_at, last_seen_at, transport_hint) "
-    "VALUES (:session, :device, :grants, :now, :expires_at, :now, :hint)"
+    "INSERT INTO sessions (session_id, device_id, grants, created_at, expires_at, last_seen_at, transport_hint, "
+    "api_hash, kid, renewal) VALUES (:session, :device, :grants, :now, :expires_at, :now, :hint, :api, :kid, :renewal)"
 )
 _SELECT = (
     "SELECT s.session_id, s.device_id, s.grants, s.created_at, s.expires_at, s.last_seen_at, s.revoked_at, "
-    "s.revoked_reason, s.transport_hint, d.name, d.about FROM sessions s JOIN devices d USING (device_id) "
+    "s.revoked_reason, s.transport_hint, d.name, d.about, s.renewal, s.term, s.refresh_number, s.refresh_state "
+    "FROM sessions s JOIN devices d USING (device_id) "
 )
 _LIVE = "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) "
 _ONE = text(_SELECT + "WHERE s.session_id = :session")
+_BY_API = text(_SELECT + "WHERE s.api_hash = :hash")
 _SOME = text(_SELECT + "WHERE s.session_id IN :sessions").bindparams(bindparam("sessions", expanding=True))
 _ALL_LIVE = text(_SELECT + "WHERE " + _LIVE + "ORDER BY s.last_seen_at DESC, s.session_id")
 _LIKE = text(
@@ -42,7 +46,10 @@ _LIVE_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND " + _LIVE + "O
 _REVOKE = text(
     "UPDATE sessions SET revoked_at = :now, revoked_reason = :reason WHERE session_id = :session AND revoked_at IS NULL"
 )
-_CHANGE = text("UPDATE sessions SET grants = :grants, expires_at = :expires_at WHERE session_id = :session")
+_CHANGE = text(
+    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, renewal = :renewal WHERE session_id = :session"
+)
+_REFRESH_SEEN = text("UPDATE sessions SET refresh_state = 'seen' WHERE session_id = :session")
 _SEEN_SESSION = text("UPDATE sessions SET last_seen_at = :now WHERE session_id = :session")
 _SEEN_DEVICE = text("UPDATE devices SET last_seen_at = :now WHERE device_id = :device")
 
@@ -63,6 +70,14 @@ _LIFT_BLOCKS = text("DELETE FROM blocks WHERE kind = :kind")
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """What a renewal gives, in seconds from then; None never ends."""
+
+    ttl: int | None
+    grants: Seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """A row, with the name and the self-description of its device."""
 
@@ -77,6 +92,10 @@ class Session:
     transport_hint: str | None
     device_name: str
     about: Mapping[str, str]
+    renewal: Renewal | None
+    term: int
+    refresh_number: int
+    refresh_state: str  # seen, sent or revived
 
     @property
     def prefix(self) -> str:
@@ -96,7 +115,12 @@ class Device:
 def _session(row: Sequence[Any]) -> Session:
     values = list(row)
     values[2], values[10] = orjson.loads(row[2]), orjson.loads(row[10])
+    values[11] = None if row[11] is None else Renewal(**orjson.loads(row[11]))
     return Session(*values)
+
+
+def _renewal(renewal: Renewal | None) -> str | None:
+    return None if renewal is None else orjson.dumps(renewal).decode()
 
 
 def put_device(tx: Tx, device_id: str, *, name: str, about: Mapping[str, str], now: float) -> None:
@@ -117,14 +141,23 @@ def devices(tx: Tx) -> list[Device]:
 
 
 def add_session(
-    tx: Tx, session_id: str, device_id: str, *, grants: Expiries, expires_at: float | None, hint: str | None, now: float
-) -> None:
-    values = {"session": session_id, "device": device_id, "grants": orjson.dumps(grants).decode()}
-    tx.execute(_ADD, values | {"expires_at": expires_at, "hint": hint, "now": now})
+    tx: Tx, session_id: str, device_id: str, *, grants: Expiries, expires_at: float | None, hint: str | None,
+    now: float, api_hash: str | None = None, kid: str | None = None, renewal: Renewal | None = None,
+) -> None:  # fmt: skip
+    values = {
+        "session": session_id, "device": device_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at,
+        "hint": hint, "now": now, "api": api_hash, "kid": kid, "renewal": _renewal(renewal),
+    }  # fmt: skip
+    tx.execute(_ADD, values)
 
 
 def session(tx: Tx, session_id: str) -> Session | None:
     row = tx.one(_ONE, {"session": session_id})
+    return None if row is None else _session(row)
+
+
+def session_by_api(tx: Tx, api_hash: str) -> Session | None:
+    row = tx.one(_BY_API, {"hash": api_hash})
     return None if row is None else _session(row)
 
 
@@ -152,9 +185,13 @@ def revoke(tx: Tx, session_id: str, reason: str, now: float) -> None:
     tx.execute(_REVOKE, {"session": session_id, "reason": reason, "now": now})
 
 
-def change(tx: Tx, session_id: str, grants: Expiries, expires_at: float | None) -> None:
+def change(tx: Tx, session_id: str, grants: Expiries, expires_at: float | None, renewal: Renewal | None) -> None:
     values = {"session": session_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at}
-    tx.execute(_CHANGE, values)
+    tx.execute(_CHANGE, values | {"renewal": _renewal(renewal)})
+
+
+def refresh_seen(tx: Tx, session_id: str) -> None:
+    tx.execute(_REFRESH_SEEN, {"session": session_id})
 
 
 def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
