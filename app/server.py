@@ -73,6 +73,11 @@ class HttpProtocol(HttpToolsProtocol):
     def is_gone(self) -> bool:
         return self.transport.is_closing()
 
+    @property
+    def is_blocked(self) -> bool:
+        """The next `send` waits for a reader."""
+        return bool(self.flow.write_paused)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {"talaria": self}  # type: ignore[dict-item]

@@ -151,15 +151,16 @@ async def device(connection: HTTPConnection) -> Principal:
 
 
 async def device_with_chat(here: Relay, scope: Scope) -> Principal:
-    """A session token of a device that may chat. Raises BearerRequired, DeviceRequired, GrantMissing, SessionRefused,
-    RateLimited.
+    """A session token, or an API token, of a device that may chat.
+
+    Raises BearerRequired, DeviceRequired, GrantMissing, SessionRefused, RateLimited.
     """
     token = _token(header_values(scope, b"authorization"))
     if token is None:
         raise BearerRequired()
-    if _host(here, token) is not None:
+    if "." not in token and _host(here, token) is not None:  # session tokens have dots, those of the host none
         raise DeviceRequired()
-    found = await here.sessions.verify_from(token, client(here, scope)[0])
+    found = await here.sessions.verify_for_api(token, client(here, scope)[0])
     if not granted(found.grants, "chat", here.clock.now()):
         raise GrantMissing("chat is not granted to this device, or the grant has expired")
     return found

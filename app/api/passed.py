@@ -92,6 +92,8 @@ def _preflight(scope: Scope) -> Response:
 
 
 class _Readable(Protocol):
+    @property
+    def is_over(self) -> bool: ...
     async def read(self) -> bytes: ...
 
 
@@ -212,12 +214,14 @@ class _Pass:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         last = BOUNDARY
         try:
-            while chunk := await source.read():
+            while True:
+                chunk = await source.read()
                 self._check_session(caller)
+                is_over = source.is_over
+                await self._give({"type": "http.response.body", "body": chunk, "more_body": not is_over})
+                if is_over:
+                    return
                 last = chunk
-                async with asyncio.timeout(STALLED_S):
-                    await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await self._send({"type": "http.response.body", "body": b""})
         except RelayError as exc:
             if isinstance(source, Listener) and status == 200 and last.endswith(BOUNDARY):
                 await self._send({"type": "http.response.body", "body": event_of("error", described(exc))})
@@ -225,6 +229,13 @@ class _Pass:
                 await self._cut()
         except TimeoutError:  # the client stopped reading
             await self._cut()
+
+    async def _give(self, message: Message) -> None:
+        if self._server.is_blocked:  # else nothing waits, and a timer for each piece would cost more than the piece
+            async with asyncio.timeout(STALLED_S):
+                await self._send(message)
+        else:
+            await self._send(message)
 
     def _check_session(self, caller: Principal) -> None:
         """It may end while an answer is on its way. Raises GrantMissing."""

@@ -82,6 +82,11 @@ class Listener:
         parts, self._parts, self._size = self._parts, [], 0
         return b"".join(parts)
 
+    @property
+    def is_over(self) -> bool:
+        """All there was has been read, to a good end."""
+        return self._over and self._error is None and not self._parts
+
     async def _wait(self) -> None:
         self._news.clear()
         await self._news.wait()

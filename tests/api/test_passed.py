@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from app.api import passed as route
+from app.db import Tx
 from app.hermes.passing import pool
+from app.sessions import opaque
+from app.sessions.service import Principal
 from tests.api.conftest import client_of
 from tests.api.passing import KEY, Passed, over_stand_in, passing
 from tests.hermes_client.canned import END, STREAM, Canned, answer, canned, chunk
@@ -30,7 +34,7 @@ async def before(hermes: Canned, tmp_path: Path, **environ: str) -> AsyncIterato
 
 
 @asynccontextmanager
-async def scripted(tmp_path: Path, *pieces: bytes, **options: bool) -> AsyncIterator[tuple[Passed, Canned]]:
+async def scripted(tmp_path: Path, *pieces: bytes, **options: Any) -> AsyncIterator[tuple[Passed, Canned]]:
     """The relay looks at Hermes when it starts; after that each connection gets `pieces`."""
     async with canned(**options) as hermes, before(hermes, tmp_path) as passed:
         hermes.pieces = pieces
@@ -359,3 +363,19 @@ async def test_only_pages_of_an_accepted_origin_may_read(tmp_path: Path) -> None
 async def test_an_origin_is_not_passed_on(tmp_path: Path) -> None:
     async with over_stand_in(tmp_path) as (passed, _):  # which refuses any, as the real one does
         assert (await passed.http.get("/v1/models", headers={"Origin": passed.relay.url})).status_code == 200
+
+
+async def test_the_api_token_of_a_pairing_opens_these_paths_and_no_other(tmp_path: Path) -> None:
+    async with over_stand_in(tmp_path) as (passed, _):
+        relay, token = passed.relay.relay, opaque.new(opaque.API)
+
+        def work(tx: Tx) -> Principal:
+            device = str(passed.phone.auth["device_id"])
+            return relay.sessions.issue(tx, device, None, 600, relay.clock.now(), api_hash=opaque.digest(token))[0]
+
+        session = await relay.db.write(work)
+        bearer = {"Authorization": f"Bearer {token}"}
+        assert (await passed.http.get("/v1/models", headers=bearer)).status_code == 200
+        assert (await passed.http.get("/sessions", headers=bearer)).status_code == 401
+        await relay.sessions.revoke(session.prefix, actor="operator")
+        assert (await passed.http.get("/v1/models", headers=bearer)).status_code == 401

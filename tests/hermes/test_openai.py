@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import openai
 import pytest
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from tests.hermes.hermes_lab import Lab
 from tests.relay import RunningRelay, running, settings_for
@@ -26,7 +25,7 @@ async def client(relay: RunningRelay) -> AsyncIterator[AsyncOpenAI]:
 
 def made(relay: RunningRelay, key: str) -> AsyncOpenAI:
     return AsyncOpenAI(
-        base_url=f"{relay.url}/v1", api_key=key, max_retries=0, http_client=httpx.AsyncClient(trust_env=False)
+        base_url=f"{relay.url}/v1", api_key=key, max_retries=0, http_client=DefaultAsyncHttpxClient(trust_env=False)
     )
 
 

@@ -108,6 +108,11 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    @property
+    def is_over(self) -> bool:
+        """All of the body has been read."""
+        return self._complete and not self._parts
+
     def expect(self, silence_s: float) -> None:
         """From here on, how long Hermes may say nothing while it is listened to."""
         if not self._complete:
@@ -119,8 +124,11 @@ class Connection(asyncio.Protocol):
         """The exchange is over. True: the connection is fit for another."""
         self._stop_timer()
         self._parser = None
-        whole = self._complete and not self._parts
-        return whole and self._keeps_alive and not (self._surplus or self._error or self.is_lost or self._write_paused)
+        return (
+            self.is_over
+            and self._keeps_alive
+            and not (self._surplus or self._error or self.is_lost or self._write_paused)
+        )
 
     def fail(self, error: RelayError) -> None:
         """End the exchange for whoever waits for it; does nothing to one that is complete."""

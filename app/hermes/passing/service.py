@@ -47,7 +47,13 @@ class Answer:
     def __init__(self, head: Head, connection: Connection) -> None:
         self.status, self.headers = head.status, returned(head.headers)
         self.is_stream = is_event_stream(head.headers)
+        self._connection = connection
         self.read = connection.read
+
+    @property
+    def is_over(self) -> bool:
+        """All of the body has been read."""
+        return self._connection.is_over
 
 
 class PassThrough:
