@@ -130,6 +130,12 @@ class HermesSettings(_Group):
     hermes_approval_timeout: Seconds = Field(
         60, description="its approvals.timeout, for where Hermes does not tell it: a later answer is not sent"
     )
+    hermes_body_max_mb: int = Field(
+        1024, ge=1, description="size of one request that is passed on to its API, in MiB; Hermes takes less of most"
+    )
+    hermes_answer_timeout: Seconds = Field(
+        3600, description="how long it may work on a request that is passed on before its answer begins"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
     @field_validator("hermes_api_url", "hermes_dashboard_url")
