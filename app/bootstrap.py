@@ -120,8 +120,8 @@ async def open_relay(
 
         own_id = await db.write(relay_id)
         agent_link = AgentLink(own_id, tasks, changed=changed)
-        dashboard = Dashboard(settings.hermes, tasks, titled=news.titled, changed=changed)
-        hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed)
+        dashboard = Dashboard(settings.hermes, tasks, titled=news.titled, changed=changed, clock=clock)
+        hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed, clock=clock)
         await stack.enter_async_context(dashboard)
         await stack.enter_async_context(hermes)
         outward = Outward(db, clock, tasks)
