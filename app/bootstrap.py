@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import logging
-import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from app.approvals.service import Approvals
+from app.backup.restore import finish
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
 from app.channels.chat import Chat
@@ -20,6 +17,7 @@ from app.channels.messages import GatewayMessages
 from app.channels.proactive import Proactive
 from app.channels.system import System
 from app.clock import Clock
+from app.data_dir import held
 from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
@@ -28,7 +26,6 @@ from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
-from app.errors import Misconfigured
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
@@ -48,8 +45,6 @@ from app.settings import Settings
 from app.tasks import Supervisor
 from app.threads.service import Threads
 from app.turns.runner import Turns
-
-log = logging.getLogger("talaria")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,8 @@ async def open_relay(
     """The keywords are what tests may replace. Raises Misconfigured."""
     clock, limits = clock or Clock(), limits or Limits()
     async with AsyncExitStack() as stack:
-        data_dir = stack.enter_context(_data_dir(settings.server.data_dir))
+        data_dir = stack.enter_context(held(settings.server.data_dir))
+        finish(data_dir)
         db = await stack.enter_async_context(open_database(settings.server.sqlite_url()))
         tasks = await stack.enter_async_context(Supervisor())
         hub = Hub()
@@ -171,30 +167,3 @@ async def open_relay(
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
             messages, replies, push, media,
         )  # fmt: skip
-
-
-@contextmanager
-def _data_dir(path: Path) -> Iterator[Path]:
-    """Ours alone: a second relay would end the turns of the first as cut off, and send those that wait again."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise Misconfigured(f"the data directory {path.absolute()} cannot be made: {exc.strerror}") from exc
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise Misconfigured(f"the data directory {path.absolute()} is not writable for uid {os.getuid()}")
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        _lock(directory, path)
-        yield path
-    finally:
-        os.close(directory)
-
-
-def _lock(directory: int, path: Path) -> None:
-    """Until it is closed, or the process ends, however that ends."""
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise Misconfigured(f"another Talaria is running on the data directory {path.absolute()}") from None
-    except OSError as exc:  # some network file systems have no locks
-        log.warning("the data directory cannot be locked", extra={"path": str(path), "reason": exc.strerror})

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import edge, health, media, messages, pairing, phone, push, sessions, ws
+from app.api import edge, health, media, messages, pairing, phone, push, sessions, stopping, ws
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
@@ -32,6 +32,7 @@ def create_app(relay: Relay) -> ASGIApp:
         phone.router,
         push.router,
         media.router,
+        stopping.router,
         site.router,
     ):
         app.include_router(router)

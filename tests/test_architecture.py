@@ -23,12 +23,12 @@ LAYERS = """
     bootstrap
     gateway
     channels
-    turns threads terminal media doctor
+    turns threads terminal media doctor backup bridge
     approvals
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs metrics tasks guard
+    wire db settings logs metrics tasks guard data_dir
     errors clock
     __init__
 """

@@ -75,6 +75,13 @@ class MethodNotAllowed(RelayError):
     http_status = 405
 
 
+class NotStoppable(RelayError):
+    """The relay is the main process of its container: stop it there, and restore with `docker compose run`."""
+
+    code = "not_stoppable"
+    http_status = 409
+
+
 class NotSupported(RelayError):
     """This version cannot do that."""
 

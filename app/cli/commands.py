@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from app import __version__
+from app.cli.backup import backup, restore_command
 from app.cli.config import config
 from app.cli.demo import demo
 from app.cli.devices import devices
@@ -49,5 +50,7 @@ app.add_typer(devices, name="devices")
 app.command()(send)
 app.add_typer(push, name="push")
 app.add_typer(hermes_plugin, name="hermes-plugin")
+app.command()(backup)
+app.command("restore")(restore_command)
 app.command()(config)
 app.command()(token)

@@ -38,6 +38,22 @@ class SessionKeys:
         return cls(newest, found[newest][1], {kid: key.public_key() for kid, (_, key) in found.items()})
 
 
+def merged(ours: bytes, backed_up: bytes) -> bytes:
+    """Two files as one. Of a key in both ours counts, and ours signs. What is damaged gives way to the other."""
+    try:
+        _parse(Path(FILE), ours)
+    except Misconfigured:
+        return backed_up
+    try:
+        _parse(Path(FILE), backed_up)
+    except Misconfigured:
+        return ours
+    mine, theirs = orjson.loads(ours), orjson.loads(backed_up)
+    lowest = min(entry["number"] for entry in mine.values())
+    older = {kid: entry | {"number": min(entry["number"], lowest - 1)} for kid, entry in theirs.items()}
+    return orjson.dumps(older | mine, option=orjson.OPT_INDENT_2)
+
+
 def _fresh() -> bytes:
     key = Ed25519PrivateKey.generate()
     kid = hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]
