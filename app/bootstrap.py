@@ -38,6 +38,7 @@ from app.outbox.retention import Retention
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
 from app.sessions.attempts import Attempts
+from app.sessions.identity import Identity
 from app.sessions.keys import SessionKeys
 from app.sessions.operator import LinkToken, OperatorToken
 from app.sessions.service import Sessions
@@ -60,6 +61,7 @@ class Relay:
     operator: OperatorToken
     link: LinkToken
     attempts: Attempts
+    identity: Identity
     sessions: Sessions
     pairing: Pairing
     authenticator: Authenticator
@@ -164,6 +166,7 @@ async def open_relay(
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
+            Identity.load(data_dir),
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
             messages, replies, push, media,
         )  # fmt: skip

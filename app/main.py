@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import edge, health, media, messages, pairing, phone, push, sessions, stopping, ws
+from app.api import edge, health, identity, media, messages, pairing, phone, push, sessions, stopping, ws
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
@@ -26,6 +26,7 @@ def create_app(relay: Relay) -> ASGIApp:
     app.state.relay = relay
     for router in (
         health.router,
+        identity.router,
         pairing.router,
         sessions.router,
         messages.router,

@@ -43,7 +43,8 @@ async def mint(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -
     server = relay.settings.server
     return {
         "ok": True, "code": offer.code, "offer_id": offer.offer_id, "expires_at": int(offer.expires_at),
-        "web_url": pair_link(server.public_url, server.port, offer.code), "public": server.public_url is not None,
+        "web_url": pair_link(server.public_url, server.port, offer.code, relay.identity.fingerprint),
+        "fingerprint": relay.identity.fingerprint, "public": server.public_url is not None,
         "name": offer.name, "ttl_seconds": offer.ttl, "grants": dict(offer.grants),
     }  # fmt: skip
 

@@ -75,6 +75,7 @@ def show_offer(offer: Mapping[str, Any]) -> None:
     say(render_text(offer["web_url"]))
     say(f"Link  {offer['web_url']}")
     say(f"Code  {offer['code']}, once, until {clock_time(offer['expires_at'])}")
+    say(f"Relay {offer['fingerprint']}, its fingerprint, which the link holds")
     say()
     say(wrapped(promise(offer)))
     if not offer["public"]:

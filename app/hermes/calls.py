@@ -83,7 +83,7 @@ class Calls:
             if not (routes := api_routes(self._settings)):
                 raise UpstreamOff()
             self._choice = LocalFirst(
-                routes, greet=self._greet, liken=self._liken, moved=self._moved, clock=self._clock
+                routes, greet=self._greet, liken=self._liken, changed=self._moved, clock=self._clock
             )
         return self._choice
 

@@ -93,9 +93,9 @@ class Hermes:
     def states(self) -> dict[str, Any]:
         """Upstream name → {state: up, down, auth_required or off, version?, route?, code?, message?}.
 
-        `route` is local or remote; the last two say why it is not up.
+        `route` is local or remote; the last two say why it is not up, or that its two routes differ.
         """
-        api = self._state | ({"route": self.api.route().name} if self._state["state"] == "up" else {})
+        api = self._state | (self.api.choice.as_json() if self._state["state"] == "up" else {})
         return {"api": api} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
 
     def profiles(self) -> list[Json]:

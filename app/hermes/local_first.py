@@ -63,20 +63,19 @@ def mark_of(pid: Any, platforms: Any) -> ProcessMark | None:
 class LocalFirst(Generic[T]):
     """One or two routes to one upstream, the local one first. With one there is nothing to choose.
 
-    `greet` asks without a credential what is there, `liken` with it; both raise UpstreamError. `moved` is called when
-    another route came into use.
+    `greet` asks without a credential what is there, `liken` with it; both raise UpstreamError. `changed` is called when
+    another route came into use, and when the two were found to lead to different Hermes, or to the same again.
     """
 
     def __init__(
         self, routes: Sequence[Route], *, greet: Callable[[Route], Awaitable[T]],
-        liken: Callable[[Route], Awaitable[Likeness]], moved: Callable[[], None], clock: Clock,
+        liken: Callable[[Route], Awaitable[Likeness]], changed: Callable[[], None], clock: Clock,
     ) -> None:  # fmt: skip
         self._routes = tuple(routes)
-        self._greet, self._liken, self._moved, self._clock = greet, liken, moved, clock
+        self._greet, self._liken, self._changed, self._clock = greet, liken, changed, clock
         self.route = self._routes[0]
         """The one in use."""
-        self.differ = False
-        """Whether the two were found to lead to different Hermes."""
+        self._differ = False
         self._chosen = False
         self._compared = False
         self._healthy_since: float | None = None  # the local one, while the remote one is in use
@@ -87,6 +86,11 @@ class LocalFirst(Generic[T]):
     @property
     def has_choice(self) -> bool:
         return len(self._routes) > 1
+
+    def as_json(self) -> dict[str, str]:
+        """What devices are told of a route in use."""
+        differ = UpstreamDiffers()
+        return {"route": self.route.name} | ({"code": differ.code, "message": differ.message} if self._differ else {})
 
     def of(self, fingerprint: str) -> Route:
         """The route of a lease; the one in use where the settings have changed since."""
@@ -162,12 +166,10 @@ class LocalFirst(Generic[T]):
 
     async def _check_alone(self, route: Route) -> None:
         """The other one is away: it is compared with what is remembered of that. Raises UpstreamDiffers."""
-        if self._chosen and route is not self.route and self._known is not None:
-            self.differ = not self._known.may_have_become(await self._liken(route))
-            if self.differ:
-                raise UpstreamDiffers(
-                    f"the {route.name} URL leads to another Hermes than the {self.route.name} one did"
-                )
+        if not self._chosen or route is self.route or self._known is None:
+            return
+        if not self._known.may_have_become(await self._liken(route)):
+            raise UpstreamDiffers(f"the {route.name} URL leads to another Hermes than the {self.route.name} one did")
 
     async def _compare(self, local: Route, remote: Route) -> Route:
         """Where they differ: the one in use, at first the remote one. What listens on a port of this host is chance;
@@ -182,15 +184,21 @@ class LocalFirst(Generic[T]):
         one, other = found
         assert isinstance(one, Likeness)
         assert isinstance(other, Likeness)
-        was, self.differ = self.differ, not one.is_same(other)
-        if not self.differ:
+        if one.is_same(other):
             self._compared = True
             self._remember(one)
+            self._found(differ=False)
             return local
-        chosen = self.route if self._chosen else remote
-        if not was:
-            log.warning("the local and the remote URL lead to different Hermes", extra={"used": chosen.name})
-        return chosen
+        self._found(differ=True)
+        return self.route if self._chosen else remote
+
+    def _found(self, *, differ: bool) -> None:
+        if differ is self._differ:
+            return
+        self._differ = differ
+        if differ:
+            log.warning("the local and the remote URL lead to different Hermes")
+        self._changed()
 
     async def _likeness(self, route: Route) -> Likeness | UpstreamError:
         try:
@@ -206,7 +214,7 @@ class LocalFirst(Generic[T]):
         self.route, self._chosen, self._healthy_since = route, True, None
         if news:
             log.info("hermes is reached by another route", extra={"route": route.name, "setting": route.setting})
-            self._moved()
+            self._changed()
 
     async def _refresh(self) -> None:
         if self._known is None or self._clock.monotonic() - self._known_at >= FRESH_S:

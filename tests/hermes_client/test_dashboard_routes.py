@@ -127,7 +127,7 @@ async def test_a_dashboard_of_another_hermes_is_not_used(scene: Scene) -> None:
         other.gated, other.stored = True, ["another"]
         dashboard = await scene.dashboard(hermes_dashboard_url=other.url)
         assert used(dashboard) == "remote"
-        assert dashboard._link.differ
+        assert dashboard.state()["code"] == "upstream_differs"
 
 
 async def test_no_password_goes_to_a_certificate_that_nobody_vouches_for(scene: Scene, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ async def test_a_local_hermes_that_is_another_is_not_used(scene: Scene, caplog: 
     hermes = await scene.hermes(hermes_api_url=other.url)
     await hermes.probe()
     assert used(hermes) == "remote"
-    assert hermes.api.choice.differ
+    assert hermes.states()["api"]["code"] == "upstream_differs"
     await hermes.probe()
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
         "the local and the remote URL lead to different Hermes"
@@ -253,7 +253,7 @@ async def test_a_local_hermes_that_has_become_another_is_not_gone_back_to(scene:
     scene.clock.advance(BACK_S)
     await hermes.probe()
     assert used(hermes) == "remote"
-    assert hermes.api.choice.differ
+    assert hermes.states()["api"]["code"] == "upstream_differs"
 
 
 async def test_a_remote_hermes_that_is_another_is_no_way_out(scene: Scene) -> None:

@@ -66,7 +66,7 @@ class Link:
             self._doors[route.name] = Access(self._settings, route, rest)
         self._choice = LocalFirst(
             routes, greet=lambda route: self._doors[route.name].about(),
-            liken=lambda route: self._doors[route.name].likeness(), moved=lambda: None, clock=self._clock,
+            liken=lambda route: self._doors[route.name].likeness(), changed=self._changed, clock=self._clock,
         )  # fmt: skip
         self._route = routes[0]
         self._running.append(self._tasks.start(self.connection.run(), "dashboard"))
@@ -78,11 +78,6 @@ class Link:
         """Names the place in a stored lease."""
         return "" if self._route is None else self._route.fingerprint
 
-    @property
-    def differ(self) -> bool:
-        """Whether its two routes lead to different Hermes."""
-        return self._choice is not None and self._choice.differ
-
     async def close(self) -> None:
         for task in self._running:
             task.cancel()
@@ -92,8 +87,9 @@ class Link:
             await rest.close()
 
     def state(self) -> dict[str, Any]:
-        route = {"route": self._route.name} if self._route is not None and self._state["state"] == "up" else {}
-        return self._state | route
+        if self._state["state"] != "up" or self._choice is None or self._route is None:
+            return dict(self._state)
+        return self._state | self._choice.as_json() | {"route": self._route.name}  # that of the socket
 
     async def call(self, method: str, params: Json) -> Json:
         """Raises as Connection.call does."""
