@@ -88,7 +88,7 @@ class Calls:
         return self._choice
 
     def route(self) -> Route:
-        """The one in use. Raises as `choice`."""
+        """The one in use, or that will be looked at first. Raises as `choice`."""
         return self.choice.route
 
     @property
@@ -96,7 +96,8 @@ class Calls:
         """Whether another route may be there when one fails."""
         return self._choice is not None and self._choice.has_choice
 
-    async def _current(self) -> Route:
+    async def current_route(self) -> Route:
+        """The one in use, greeted before it is sent the key. Raises UpstreamError, Misconfigured."""
         with self.naming():
             return await self.choice.current()
 
@@ -132,7 +133,7 @@ class Calls:
 
         Where a route fails, it is asked by the other one at once, if there is one and nothing can happen twice.
         """
-        chosen, path = route or await self._current(), await self.path(path, profile)
+        chosen, path = route or await self.current_route(), await self.path(path, profile)
 
         def asked(route: Route) -> httpx.Request:
             return self._client.build_request(

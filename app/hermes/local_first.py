@@ -82,6 +82,7 @@ class LocalFirst(Generic[T]):
         self._known: Likeness | None = None  # of the Hermes in use
         self._known_at = 0.0
         self._lock = asyncio.Lock()
+        self._looks = 0  # ended ones
 
     @property
     def has_choice(self) -> bool:
@@ -105,18 +106,26 @@ class LocalFirst(Generic[T]):
     async def look(self) -> T:
         """Choose, and greet what is in use. Raises UpstreamError where nothing can be used."""
         async with self._lock:
-            return await self._look()
+            return await self._looked()
 
     async def elsewhere(self, failed: Route) -> Route | None:
         """Another route than this one, which has just failed; None where there is none to be used."""
         if not self.has_choice:
             return None
+        looks = self._looks
         async with self._lock:
-            if self.route is failed:
+            # Of many that fail together one looks: with both routes silent each look takes its time.
+            if self.route is failed and self._looks == looks:
                 self._compared = False
                 with suppress(UpstreamError):
-                    await self._look()
+                    await self._looked()
         return None if self.route is failed else self.route
+
+    async def _looked(self) -> T:
+        try:
+            return await self._look()
+        finally:
+            self._looks += 1
 
     async def _look(self) -> T:
         if not self.has_choice:

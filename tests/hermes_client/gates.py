@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 
+import pytest
+
+from app.hermes import routes
 from tests.servers import Authority
 
 
@@ -97,3 +101,16 @@ def tls(authority: Authority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("localhost"))
     return context
+
+
+@contextmanager
+def trusted(home: Path) -> Iterator[Authority]:
+    """An authority that this host trusts, as its owner sets one of his own."""
+    authority = Authority(home)
+    certificate = home / "authority.pem"
+    certificate.write_text(authority.pem())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(certificate))
+        routes.trust.cache_clear()
+        yield authority
+    routes.trust.cache_clear()

@@ -19,6 +19,7 @@ from app.hermes.errors import StreamBroken, UpstreamAuthRequired, UpstreamDiffer
 from app.hermes.hermes import Hermes
 from app.hermes.lease import Lease, ProcessMark
 from app.hermes.local_first import BACK_S, Likeness
+from app.hermes.routes import Route
 from app.hermes.upstream import Order
 from app.settings import HermesSettings
 from app.tasks import Supervisor
@@ -183,6 +184,30 @@ async def test_devices_hear_of_the_route_that_is_used(scene: Scene) -> None:
         await hermes.api.create_session()
         await hermes.api.close()
     assert heard == ["local", "remote"]
+
+
+async def test_of_many_that_fail_together_one_looks(scene: Scene) -> None:
+    hermes = await scene.hermes()
+    await hermes.probe()
+    route = hermes.api.route()
+    await scene.local.shut()
+    before = scene.remote.requests.count("GET /health")
+    found = await asyncio.gather(*(hermes.api.choice.elsewhere(route) for _ in range(20)))
+    assert {other.name for other in found if other is not None} == {"remote"}
+    assert scene.remote.requests.count("GET /health") == before + 1
+    remote = hermes.api.route()
+    await scene.remote.shut()
+    greeted = 0
+    greet = hermes.api.choice._greet
+
+    async def counted(route: Route) -> str | None:
+        nonlocal greeted
+        greeted += 1
+        return await greet(route)
+
+    hermes.api.choice._greet = counted
+    assert set(await asyncio.gather(*(hermes.api.choice.elsewhere(remote) for _ in range(20)))) == {None}
+    assert greeted == 2  # one of each
 
 
 # a turn
