@@ -52,6 +52,7 @@ from app.pairing.service import Pairing
 from app.push.service import Push, open_push
 from app.sessions.attempts import Attempts
 from app.sessions.errors import SessionRevoked
+from app.sessions.identity import Identity
 from app.sessions.keys import SessionKeys
 from app.sessions.operator import LinkToken, OperatorToken
 from app.sessions.renewals import Renewals
@@ -85,6 +86,7 @@ class Relay:
     operator: OperatorToken
     link: LinkToken
     attempts: Attempts
+    identity: Identity
     sessions: Sessions
     renewals: Renewals
     tickets: Tickets
@@ -176,8 +178,8 @@ async def open_relay(
 
         own_id = await db.write(relay_id)
         agent_link = AgentLink(own_id, tasks, changed=changed)
-        dashboard = Dashboard(settings.hermes, tasks, titled=news.titled, changed=changed)
-        hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed)
+        dashboard = Dashboard(settings.hermes, tasks, titled=news.titled, changed=changed, clock=clock)
+        hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed, clock=clock)
         await stack.enter_async_context(dashboard)
         await stack.enter_async_context(hermes)
         passing = PassThrough(hermes.api, tasks, answer_s=settings.hermes.hermes_answer_timeout)
@@ -237,7 +239,8 @@ async def open_relay(
         )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings=settings, started=clock.monotonic(), clock=clock, db=db, tasks=tasks, hub=hub, acks=acks,
+            settings=settings, identity=Identity.load(data_dir), started=clock.monotonic(), clock=clock, db=db,
+            tasks=tasks, hub=hub, acks=acks,
             operator=OperatorToken.load(data_dir), link=LinkToken.load(data_dir), attempts=attempts, sessions=sessions,
             renewals=renewals, tickets=tickets, qr_secret=QrSecret.load(data_dir), pairing=pairing,
             authenticator=authenticator, gateway=gateway, hermes=hermes, passing=passing, agent_link=agent_link,

@@ -16,6 +16,7 @@ from app.api import (
     doctor,
     edge,
     health,
+    identity,
     info,
     media,
     messages,
@@ -46,6 +47,7 @@ def create_app(relay: Relay) -> ASGIApp:
     for router in (
         health.router,
         info.router,
+        identity.router,
         pairing.router,
         sessions.router,
         messages.router,

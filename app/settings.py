@@ -115,9 +115,15 @@ class HermesSettings(_Group):
     """The agent behind the relay."""
 
     hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
+    hermes_api_remote_url: str = Field(
+        "", description="the same API server by another way, https; used while the first URL does not answer"
+    )
     hermes_api_key: SecretStr | None = Field(None, description="its API_SERVER_KEY, 16 characters at least")
     hermes_dashboard_url: str = Field(
         "http://127.0.0.1:9119", description="Hermes dashboard, for live reasoning and approvals; empty switches it off"
+    )
+    hermes_dashboard_remote_url: str = Field(
+        "", description="the same dashboard by another way, https; used while the first URL does not answer"
     )
     hermes_dashboard_token: SecretStr | None = Field(
         None, description="its HERMES_DASHBOARD_SESSION_TOKEN; on loopback it is read from its page if this is unset"
@@ -138,7 +144,7 @@ class HermesSettings(_Group):
     )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
-    @field_validator("hermes_api_url", "hermes_dashboard_url")
+    @field_validator("hermes_api_url", "hermes_api_remote_url", "hermes_dashboard_url", "hermes_dashboard_remote_url")
     @classmethod
     def _url(cls, value: str) -> str:
         return _upstream(value)

@@ -26,6 +26,13 @@ class OriginRefused(RelayError):
     http_status = 403
 
 
+class OriginUnknown(RelayError):
+    """This relay proves itself under its own origin only: TALARIA_PUBLIC_URL, or loopback where that is not set."""
+
+    code = "origin_unknown"
+    http_status = 421
+
+
 class OperatorRequired(RelayError):
     """This needs the operator token of the relay's data directory, as a bearer."""
 

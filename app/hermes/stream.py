@@ -6,17 +6,15 @@ Events go to the sink in the read callback itself: no task is woken for them (de
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import cast
 
 import httptools
 
 from app.errors import RelayError
-from app.hermes.errors import StreamBroken, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable, refusal_of
+from app.hermes.errors import StreamBroken, UpstreamInvalid, refusal_of, unreached
 from app.hermes.listener import Listener
-from app.hermes.routes import Route
+from app.hermes.routes import Route, trust
 from app.wire.sse import SseEvent, SseSplitter
 
 Sink = Callable[[list[SseEvent]], None]
@@ -66,19 +64,14 @@ async def _connect(route: Route, exchange: _Exchange) -> None:
     try:
         async with asyncio.timeout(CONNECT_S):
             await asyncio.get_running_loop().create_connection(
-                lambda: exchange, route.host, route.port, ssl=tls() if route.tls else None
+                lambda: exchange, route.host, route.port, ssl=trust() if route.tls else None
             )
     except TimeoutError as exc:
         if exchange.is_sent:  # by a loop that was too busy to notice
             return
-        raise UpstreamTimeout() from exc
+        raise unreached(exc) from exc
     except OSError as exc:
-        raise UpstreamUnreachable(detail=type(exc).__name__) from exc
-
-
-@cache
-def tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
+        raise unreached(exc) from exc
 
 
 def _request(route: Route, method: str, path: str, headers: Mapping[str, str]) -> bytes:

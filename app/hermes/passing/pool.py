@@ -7,8 +7,8 @@ import asyncio
 from app.errors import Overloaded
 from app.hermes.errors import UpstreamTimeout, UpstreamUnreachable
 from app.hermes.passing.connection import Connection
-from app.hermes.routes import Route
-from app.hermes.stream import CONNECT_S, tls
+from app.hermes.routes import Route, trust
+from app.hermes.stream import CONNECT_S
 
 MAX_OPEN = 1000  # at once, each with a request of a client; beyond it requests are refused
 MAX_IDLE = 64
@@ -74,7 +74,7 @@ async def _connected(route: Route) -> Connection:
     try:
         async with asyncio.timeout(CONNECT_S):
             _, connection = await asyncio.get_running_loop().create_connection(
-                Connection, route.host, route.port, ssl=tls() if route.tls else None
+                Connection, route.host, route.port, ssl=trust() if route.tls else None
             )
     except TimeoutError as exc:
         raise UpstreamTimeout() from exc
