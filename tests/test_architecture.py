@@ -36,7 +36,7 @@ LAYERS = """
 # Where a library may be imported: paths in app/, without .py. A library that is not listed may not be imported at all.
 VENDORS = {
     "alembic": "db/*",
-    "asyncssh": "terminal/ssh",
+    "asyncssh": "terminal/ssh*",
     "cryptography": "sessions/* push/* api/*",
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
