@@ -235,6 +235,14 @@ class NotificationSettings(_Group):
         return value
 
 
+class SshSettings(_Group):
+    """The host whose shells are shown, where the relay reaches it over SSH: from a container, that of the container."""
+    ssh_host: str | None = Field(None, description="host that the terminal's shells run on")
+    ssh_port: int = Field(22, ge=1, le=65535, description="port of its sshd")
+    ssh_user: str | None = Field(None, description="whose shells they are")
+    ssh_key: Path | None = Field(None, description="file of the private key that logs in, without a passphrase")
+    ssh_host_key: str | None = Field(
+        None, description="the host's public key, as ssh-keyscan prints it, or its SHA256: fingerprint; required"
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -251,6 +259,7 @@ class Settings(_Group):
     media: MediaSettings = MediaSettings()
     bridge: BridgeSettings = BridgeSettings()
     notifications: NotificationSettings = NotificationSettings()
+    ssh: SshSettings = SshSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:

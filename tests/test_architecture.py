@@ -37,7 +37,7 @@ LAYERS = """
 # Where a library may be imported: paths in app/, without .py. A library that is not listed may not be imported at all.
 VENDORS = {
     "alembic": "db/* doctor/host",
-    "asyncssh": "terminal/ssh",
+    "asyncssh": "terminal/ssh*",
     "cryptography": "sessions/* push/* api/* doctor/*",
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
