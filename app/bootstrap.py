@@ -19,6 +19,7 @@ from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
 from app.channels.proactive import Proactive
 from app.channels.system import System
+from app.channels.terminal import Terminal
 from app.clock import Clock
 from app.db import Database, open_database
 from app.db.meta import relay_id
@@ -46,6 +47,7 @@ from app.sessions.operator import LinkToken, OperatorToken
 from app.sessions.service import Sessions
 from app.settings import Settings
 from app.tasks import Supervisor
+from app.terminal.service import Terminals, open_terminals
 from app.threads.service import Threads
 from app.turns.runner import Turns
 
@@ -78,12 +80,14 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    terminals: Terminals
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
 
     async def drain(self) -> None:
         self.replies.close()
+        self.terminals.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -146,6 +150,7 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        terminals = await stack.enter_async_context(open_terminals(settings.terminal, db=db, clock=clock))
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
@@ -153,7 +158,7 @@ async def open_relay(
         channels = [
             System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads),
+            GatewayMessages(threads), Terminal(terminals, outward, tasks),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
@@ -169,7 +174,7 @@ async def open_relay(
         yield Relay(
             settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
             sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media,
+            messages, replies, push, media, terminals,
         )  # fmt: skip
 
 
