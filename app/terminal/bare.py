@@ -100,7 +100,8 @@ class BareSession:
 
     def _have_it_drawn(self) -> None:
         """A program draws its screen anew when the size changes, if it sees it change."""
-        assert (pty := self._pty) is not None
+        pty = self._pty
+        assert pty is not None
         cols, rows = self._size
         pty.resize(cols, max(1, rows - 1))
         asyncio.get_running_loop().call_later(REDRAW_S, lambda: pty.resize(*self._size))
