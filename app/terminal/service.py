@@ -53,7 +53,7 @@ class Terminals:
         self._host, self._db, self._clock = host, db, clock
         self._tmux = Tmux(host) if host is not None else None
         self._sessions: dict[str, BareSession | TmuxSession] = {}  # that the relay holds, or that a device looks at
-        self._attached = Attached(self._close)
+        self.attached = Attached(self._close)
         self._changing = asyncio.Lock()  # sessions begin, end and change their names one after the other
         self._draining = False
 
@@ -70,8 +70,8 @@ class Terminals:
         if self._draining:
             raise Draining()
         name = _checked(name or f"shell-{secrets.token_hex(4)}")
-        before = self._attached.of(peer).get(name)
-        if before is None and len(self._attached.of(peer)) >= MAX_PER_LINK:
+        before = self.attached.of(peer).get(name)
+        if before is None and len(self.attached.of(peer)) >= MAX_PER_LINK:
             raise TooManyTerminals(f"Session cap reached ({MAX_PER_LINK}). Detach an existing session first.")
         await self._audit(peer, "terminal.attached", name)
         async with self._changing:
@@ -88,7 +88,7 @@ class Terminals:
         if peer.closed:  # it left meanwhile, and will not leave again
             self._close(view)
             return
-        self._attached.add(view)
+        self.attached.add(view)
         answer(
             {
                 "session_name": name, "pid": session.pid, "shell": host.shell, "cols": size[0], "rows": size[1],
@@ -123,19 +123,19 @@ class Terminals:
     def input(self, peer: Peer, name: str | None, data: bytes) -> str:
         """Returns the session's name. Raises TerminalNotAttached, TerminalInputFull."""
         self._on()
-        view = self._attached.get(peer, name)
+        view = self.attached.get(peer, name)
         view.session.write(view, data)
         return view.name
 
     def resize(self, peer: Peer, name: str | None, size: tuple[int, int]) -> None:
         """Raises TerminalNotAttached."""
         self._on()
-        self._attached.get(peer, name).resize(*size)
+        self.attached.get(peer, name).resize(*size)
 
     def detach(self, peer: Peer, name: str | None) -> Answer:
         """Raises TerminalNotAttached."""
         self._on()
-        view = self._attached.get(peer, name)
+        view = self.attached.get(peer, name)
         self._detach(view)
         return {"session_name": view.name, "reason": "client detach"}
 
@@ -149,7 +149,7 @@ class Terminals:
             if isinstance(session, BareSession):
                 made = int(session.created_at)
                 rows[name] = Row(name, len(session.views), 1, made, session.pid or 0)
-        own = {view.session.name for view in self._attached.of(peer).values()}
+        own = {view.session.name for view in self.attached.of(peer).values()}
         return {"sessions": [self._described(row, own, host) for row in rows.values()], "tmux_available": with_tmux}
 
     def _described(self, row: Row, own: set[str], host: Host) -> Answer:
@@ -215,10 +215,10 @@ class Terminals:
 
     def _tell_renamed(self, view: View, new: str, by: Peer) -> None:
         if view.peer is by:
-            self._attached.rename(view, new)
+            self.attached.rename(view, new)
         elif view.peer.supports.turns:
             view.peer.send(encode("terminal", "terminal.renamed", {"session_name": view.name, "new_name": new}))
-            self._attached.rename(view, new)
+            self.attached.rename(view, new)
 
     async def scrollback(self, peer: Peer, name: str | None, before: int | None, count: int) -> Answer:
         """Raises TerminalUnknown."""
@@ -238,7 +238,7 @@ class Terminals:
     def drain(self) -> None:
         """The relay ends, and with it the shells that it holds itself."""
         self._draining = True
-        for view in self._attached:
+        for view in self.attached:
             view.end("server shutdown")
 
     async def close(self) -> None:
@@ -246,7 +246,7 @@ class Terminals:
             await self._host.close()
 
     def _detach(self, view: View) -> None:
-        self._attached.remove(view)
+        self.attached.remove(view)
         self._close(view)
 
     def _close(self, view: View) -> None:
@@ -268,7 +268,7 @@ class Terminals:
     def _ended(self, session: Session, views: Iterable[View]) -> None:
         """Of its own, or killed; the views say so when all output has been shown."""
         for view in views:
-            self._attached.remove(view)
+            self.attached.remove(view)
         if self._sessions.get(session.name) is session and not session.views:
             del self._sessions[session.name]
 
@@ -287,7 +287,7 @@ class Terminals:
 
     def _target(self, peer: Peer, name: str | None) -> tuple[str, str]:
         """(what the link calls it, its name). Raises TerminalNotAttached, TerminalNameInvalid."""
-        view = self._attached.find(peer, name)
+        view = self.attached.find(peer, name)
         if view is not None:
             return view.name, view.session.name
         if name is None:

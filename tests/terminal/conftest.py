@@ -68,3 +68,10 @@ async def bare(home: Path, no_tmux: None, tmp_path: Path) -> AsyncIterator[Runni
 def either(request: pytest.FixtureRequest) -> str:
     """The name of a fixture: what must be so whoever holds the shell."""
     return str(request.param)
+
+
+@pytest.fixture
+def relay(either: str, request: pytest.FixtureRequest) -> RunningRelay:
+    """With tmux, and without."""
+    found: RunningRelay = request.getfixturevalue(either)
+    return found

@@ -11,19 +11,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.phone import OLDER
-from tests.relay import RunningRelay, running, settings_for
+from tests.relay import RunningRelay
 from tests.terminal.conftest import SHELL
 from tests.terminal.seat import Seat, seat, sit
 
-
 _AUDIT = text("SELECT action, subject, actor FROM audit WHERE action LIKE 'terminal.%' ORDER BY rowid")
-
-
-@pytest.fixture
-def relay(either: str, request: pytest.FixtureRequest) -> RunningRelay:
-    """With tmux, and without."""
-    found: RunningRelay = request.getfixturevalue(either)
-    return found
 
 
 async def test_a_shell_says_who_it_is_and_answers(relay: RunningRelay, either: str) -> None:
