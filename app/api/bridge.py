@@ -24,7 +24,6 @@ from app.api.messages import read
 from app.bootstrap import Relay
 from app.bridge.activity import MAX_ENTRIES
 from app.bridge.commands import COMMANDS, Command
-from app.bridge.devices import Device
 from app.bridge.service import MAX_TIMEOUT_S, Answer
 from app.errors import GrantMissing, RelayError
 from app.wire.depth import is_too_deep
@@ -185,7 +184,7 @@ async def status(relay: OpenRelay, _: WithBridgeOrHostTool, device: str | None =
         nothing = {"phone_connected": False, "last_seen_seconds_ago": None, "error": "no phone connected"}
         return JSONResponse(nothing, 503, {"X-Talaria-Error": "device_offline"})
     found = devices.find(device)[0] if device else devices.active or latest[0]
-    return JSONResponse(_view(relay, found))
+    return JSONResponse(relay.bridge.view(found))
 
 
 @peer.get("/bridge/devices")
@@ -197,7 +196,7 @@ async def devices(relay: OpenRelay, _: WithBridgeOrHostTool) -> dict[str, Any]:
     return {
         "active_device_id": known.active.device_id if known.active else None,
         "most_recent_device_id": latest[0].device_id if latest else None,
-        "devices": [_view(relay, device) for device in latest], "count": len(latest),
+        "devices": [relay.bridge.view(device) for device in latest], "count": len(latest),
     }  # fmt: skip
 
 
@@ -220,15 +219,6 @@ async def activity(
 ) -> dict[str, Any]:
     """What phones were asked lately, newest first, without what is secret."""
     return {"activity": relay.bridge.activity.latest(limit)}
-
-
-def _view(relay: Relay, device: Device) -> dict[str, Any]:
-    known, online = relay.bridge.devices, relay.bridge.is_online(device.device_id)
-    active = known.active
-    return device.as_json(relay.clock.now()) | {
-        "phone_connected": online, "connected": online,
-        "active": active is not None and active.device_id == device.device_id,
-    }  # fmt: skip
 
 
 router.include_router(peer)

@@ -152,6 +152,14 @@ class Bridge:
 
     # looking and choosing
 
+    def view(self, device: Device) -> dict[str, Any]:
+        """What is known of a phone, and how it stands now."""
+        online, active = self.is_online(device.device_id), self.devices.active
+        return device.as_json(self._clock.now()) | {
+            "phone_connected": online, "connected": online,
+            "active": active is not None and active.device_id == device.device_id,
+        }  # fmt: skip
+
     def is_online(self, device_id: str) -> bool:
         """A link of it takes commands now."""
         return self._calls.link(CHANNEL, device_id) is not None

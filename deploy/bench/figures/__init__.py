@@ -13,6 +13,7 @@ from deploy.bench.figures import (
     media,
     memory,
     pairing,
+    passing,
     ping,
     posts,
     returning,
@@ -41,4 +42,5 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "pairing": pairing.measure,
     "bridge": bridge.measure,
     "media": media.measure,
+    "passing": passing.measure,
 }
