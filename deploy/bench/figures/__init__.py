@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from deploy.bench.figures import (
     appends,
+    bridge,
     connect,
     deltas,
     gateway,
@@ -39,6 +40,7 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "backlog": returning.measure_backlog,
     "history": returning.measure_history,
     "pairing": pairing.measure,
+    "bridge": bridge.measure,
     "media": media.measure,
     "passing": passing.measure,
 }
