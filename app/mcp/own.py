@@ -9,7 +9,7 @@ from mcp_types import CallToolResult
 from app.bootstrap import Relay
 from app.channels.service import as_json
 from app.delivery.drafts import Draft
-from app.mcp.marks import said
+from app.mcp.marks import said, untrusted
 from app.mcp.tool import DATA, Arguments, Tool
 from app.wire.notifications import MAX_LIMIT
 
