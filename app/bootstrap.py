@@ -31,6 +31,7 @@ from app.delivery.messages import Messages, Quota
 from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
+from app.doctor.doctor import Doctor
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
@@ -79,6 +80,7 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    doctor: Doctor
     bridge: Bridge
     notifications: PhoneNotifications
     metrics: Metrics
@@ -152,6 +154,7 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        doctor = Doctor(settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={})
         calls = Calls(clock, push.wake)
         bridge = await stack.enter_async_context(
             open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
@@ -183,7 +186,9 @@ async def open_relay(
         )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
-            sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media, bridge, notifications, Metrics(),
+            settings=settings, clock=clock, db=db, tasks=tasks, hub=hub, acks=acks,
+            operator=OperatorToken.load(data_dir), link=LinkToken.load(data_dir), attempts=attempts, sessions=sessions,
+            pairing=pairing, authenticator=authenticator, gateway=gateway, hermes=hermes, agent_link=agent_link,
+            approvals=approvals, turns=turns, threads=threads, messages=messages, replies=replies, push=push,
+            media=media, doctor=doctor, bridge=bridge, notifications=notifications, metrics=Metrics(),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from app import __version__
 from app.api import (
     bridge,
+    doctor,
     edge,
     health,
     media,
@@ -48,8 +49,9 @@ def create_app(relay: Relay) -> ASGIApp:
         phone.router,
         push.router,
         media.router,
-        bridge.router,
         stopping.router,
+        doctor.router,
+        bridge.router,
         notifications.router,
         metrics.router,
         site.router,

@@ -11,6 +11,7 @@ from app.cli.backup import backup, restore_command
 from app.cli.config import config
 from app.cli.demo import demo
 from app.cli.devices import devices
+from app.cli.doctor import doctor
 from app.cli.hermes_plugin import hermes_plugin
 from app.cli.pair import pair
 from app.cli.push import push
@@ -50,6 +51,7 @@ app.add_typer(devices, name="devices")
 app.command()(send)
 app.add_typer(push, name="push")
 app.add_typer(hermes_plugin, name="hermes-plugin")
+app.command()(doctor)
 app.command()(backup)
 app.command("restore")(restore_command)
 app.command()(config)
