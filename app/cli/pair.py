@@ -120,7 +120,9 @@ def show_offer(offer: Mapping[str, Any]) -> None:
         say(wrapped("It shows six digits then; `talaria confirm` lets it in."))
     if not offer["public"]:
         port = urlsplit(offer["web_url"]).port
-        what = f"code from afar yet: it leads to {offer['relay_url']}" if scanned else "link yet: it leads to this machine"
+        what = (
+            f"code from afar yet: it leads to {offer['relay_url']}" if scanned else "link yet: it leads to this machine"
+        )
         note(
             f"\nNo phone can reach this {what}. Give the relay an\n"
             f"HTTPS name: `tailscale serve --bg {port}`, set TALARIA_PUBLIC_URL to what that\n"
