@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from app import __version__
+from app.cli.backup import backup, restore_command
 from app.cli.config import config
 from app.cli.confirm import confirm
 from app.cli.demo import demo
 from app.cli.devices import devices
+from app.cli.doctor import doctor
 from app.cli.hermes_plugin import hermes_plugin
 from app.cli.keys import keys
 from app.cli.pair import pair
@@ -52,6 +54,9 @@ app.add_typer(devices, name="devices")
 app.command()(send)
 app.add_typer(push, name="push")
 app.add_typer(hermes_plugin, name="hermes-plugin")
+app.command()(doctor)
+app.command()(backup)
+app.command("restore")(restore_command)
 app.command()(config)
 app.command()(token)
 app.add_typer(keys, name="keys")

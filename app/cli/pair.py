@@ -112,6 +112,7 @@ def show_offer(offer: Mapping[str, Any]) -> None:
     say(render_text(scanned or link))
     say(f"Link  {link}")
     say(f"Code  {offer['code']}, once, until {clock_time(offer['expires_at'])}")
+    say(f"Relay {offer['fingerprint']}, its fingerprint, which the link holds")
     say()
     say(wrapped(promise(offer)))
     if scanned and orjson.loads(scanned)["key"]:

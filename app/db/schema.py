@@ -269,6 +269,31 @@ link_spools = Table(
     Column("seen_at", Float, nullable=False),
 )  # fmt: skip
 
+bridge_devices = Table(
+    "bridge_devices", metadata,
+    _device(primary_key=True), Column("session_id", Text, nullable=False),  # on which it said so last
+    Column("status", LargeBinary, nullable=False),  # JSON: what it says of itself
+    Column("at", Float, nullable=False),
+    Column("chosen", Integer, nullable=False),  # meant where none is named
+)  # fmt: skip
+
+bridge_activity = Table(
+    "bridge_activity", metadata,
+    Column("id", Integer, primary_key=True), Column("entry", LargeBinary, nullable=False),  # JSON, redacted
+)  # fmt: skip
+notifications = Table(
+    "notifications", metadata,
+    Column("row", Integer, primary_key=True),  # grows with each post: their order, and the cursor of pages
+    _device(), Column("key", Text, nullable=False), Column("package_name", Text, nullable=False),
+    Column("title", Text), Column("text", Text), Column("sub_text", Text),
+    Column("posted_at", Integer),  # milliseconds, by the phone's own clock
+    Column("received_at", Float, nullable=False), Column("removed_at", Float),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+Index("notification_once", notifications.c.device_id, notifications.c.key, unique=True)
+Index("notifications_of_device", notifications.c.device_id)  # in the order of rows
+Index("notifications_by_age", notifications.c.received_at)
+
 once = Table(
     "once", metadata,
     Column("principal", Text, primary_key=True), Column("type", Text, primary_key=True),

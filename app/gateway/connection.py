@@ -18,7 +18,7 @@ from app.gateway.socket import Socket
 from app.sessions.address import Address
 from app.sessions.service import Principal
 from app.wire import close
-from app.wire.envelope import Envelope
+from app.wire.envelope import MAX_FRAME, Envelope
 from app.wire.link import MAX_MESSAGE, Close, Deliver, Link, Refuse, Verify
 from app.wire.payloads import Supports
 
@@ -55,7 +55,7 @@ class Connection:
         self._socket = socket
         self._gateway = gateway
         self._link = Link()
-        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, self._evict)
+        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, gateway.traffic, self._evict)
         self._pump: Pump | None = None
         self._inbound: deque[tuple[bytes, bool]] = deque()
         self._inbound_bytes = 0
@@ -81,6 +81,10 @@ class Connection:
         return self.principal.session_id
 
     # the rooms' side
+
+    @property
+    def queued(self) -> int:
+        return self.outbound.queued
 
     def send(self, frame: bytes) -> None:
         self.outbound.send(frame)
@@ -172,6 +176,7 @@ class Connection:
 
     def _message(self, raw: bytes, is_text: bool) -> None:
         """Most messages are answered at once; one that must wait, and all behind it, go through the worker."""
+        self._gateway.traffic.received += 1
         if self._worker is None and self.outbound.has_room:
             waiting = self._handle(raw, is_text)
             if waiting is not None:
@@ -195,6 +200,8 @@ class Connection:
                 return self._authenticate(frame)
             case Refuse(error, ref):
                 self.outbound.send(refusal(error, ref))
+                if len(raw) > MAX_FRAME:
+                    self._gateway.calls.too_large(self, raw)
             case Close(code, reason, error, ref):
                 if error is not None:
                     self.outbound.send(refusal(error, ref))
@@ -220,6 +227,7 @@ class Connection:
             log.error("a handler failed", extra={"link": self.link_id, "type": frame.type}, exc_info=exc)
             exc = RelayError("the relay failed on this frame")
         self.outbound.send(refusal_to(self, exc, frame))
+        self._gateway.calls.refused(self, frame, exc)
 
     async def _work(self, waiting: Awaitable[None] | None) -> None:
         while not self.closed:

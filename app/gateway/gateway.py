@@ -13,12 +13,14 @@ from app.channels.base import Dispatch, describe, refusal
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
 from app.delivery.hub import Hub
 from app.delivery.peer import Peer, granted
 from app.errors import PayloadInvalid, RelayError
 from app.gateway.auth import Admission, Authenticator, TooManySockets
 from app.gateway.connection import Connection
 from app.gateway.limits import Limits
+from app.gateway.outbound import Traffic
 from app.gateway.pump import Place, Position, Pump, Rooms, locate
 from app.gateway.socket import Socket
 from app.gateway.voices import Acknowledging, Older
@@ -59,15 +61,22 @@ class PatientLink:
 class Gateway:
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Hub, acks: Acks, sessions: Sessions,
-        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, attach: Sequence[Callable[[Peer], None]],
+        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, calls: Calls,
+        attach: Sequence[Callable[[Peer], None]],
     ) -> None:  # fmt: skip
         """All of `attach` are called for each link once it has everything that was kept for it."""
-        self.clock, self.tasks, self.limits = clock, tasks, limits
+        self.clock, self.tasks, self.limits, self.calls = clock, tasks, limits, calls
         self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
         self._rooms = Rooms(db, clock, acks, tasks)
         self.dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
         self._strangers: dict[int, Connection] = {}  # links without auth, oldest first
         self.draining = False
+        self.traffic = Traffic()
+
+    @property
+    def strangers(self) -> int:
+        """Links that have not said who they are."""
+        return len(self._strangers)
 
     async def serve(
         self, socket: Socket, address: Address, bearer: str | None, *, secure: bool, origin: str | None = None

@@ -83,3 +83,10 @@ class GrantUnknown(RelayError):
 
     code = "grant_unknown"
     http_status = 400
+
+
+class ChallengeInvalid(RelayError):
+    """A challenge is 16 to 64 random bytes, as base64url."""
+
+    code = "challenge_invalid"
+    http_status = 400

@@ -27,8 +27,10 @@ async def test_mint_then_redeem_then_speak(
     assert type(minted["expires_at"]) is int
     assert abs(minted.pop("expires_at") - time.time() - 600) < 30
     code, offer_id = minted.pop("code"), minted.pop("offer_id")
+    own = relay.relay.identity.fingerprint
     assert minted == {
-        "web_url": f"{relay.url}/pair#code={code}", "public": False, "name": "Pixel", "ttl_seconds": 30 * DAY,
+        "web_url": f"{relay.url}/pair#code={code}&fp={own}", "fingerprint": own, "public": False,
+            "name": "Pixel", "ttl_seconds": 30 * DAY,
         "grants": {
             "chat": None, "terminal": None, "bridge": 7 * DAY, "desktop": None, "tui": None, "notifications": None,
         },
@@ -48,7 +50,8 @@ async def test_the_link_has_the_public_url(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, PUBLIC_URL="https://home.tailnet.ts.net/")
     async with running(settings) as relay, client_of(relay, headers=relay.operator()) as operator:
         minted = (await operator.post("/pairing/mint", json={"for": "web"})).json()
-    assert minted["web_url"] == f"https://home.tailnet.ts.net/pair#code={minted['code']}"
+        own = relay.relay.identity.fingerprint
+        assert minted["web_url"] == f"https://home.tailnet.ts.net/pair#code={minted['code']}&fp={own}"
     assert minted["public"] is True
 
 
