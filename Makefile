@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 
-.PHONY: run demo test nightly lint bench clean
+.PHONY: run demo test nightly lint tables bench clean
 
 run: $(VENV)/.runtime
 	$(VENV)/bin/talaria serve
@@ -27,6 +27,9 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+tables: $(VENV)/.dev
+	$(PY) -m deploy.tables
 
 bench: $(VENV)/.dev
 	$(PY) -m deploy.bench

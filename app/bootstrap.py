@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from app.approvals.service import Approvals
 from app.backup.restore import finish
+from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
+from app.channels.bridge import BridgeChannel
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.channels.messages import GatewayMessages
+from app.channels.notifications import Notifications
 from app.channels.proactive import Proactive
+from app.channels.service import PhoneNotifications
 from app.channels.system import System
 from app.clock import Clock
 from app.data_dir import held
 from app.db import Database, open_database
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
+from app.delivery.drafts import Draft
 from app.delivery.hub import Hub
-from app.delivery.messages import Messages, Quota
+from app.delivery.messages import OPERATOR, Messages, Quota
 from app.delivery.news import News
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
+from app.doctor.doctor import Doctor
+from app.errors import RelayError
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
@@ -33,19 +42,31 @@ from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.hermes.link.line import AgentLink
 from app.media.service import Media, open_media
+from app.metrics import Metrics
 from app.once.outward import Outward
 from app.outbox.retention import Retention
+from app.pairing.payload import QrSecret
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
 from app.sessions.attempts import Attempts
 from app.sessions.identity import Identity
 from app.sessions.keys import SessionKeys
 from app.sessions.operator import LinkToken, OperatorToken
+from app.sessions.renewals import Renewals
 from app.sessions.service import Sessions
+from app.sessions.tickets import Tickets
 from app.settings import Settings
 from app.tasks import Supervisor
 from app.threads.service import Threads
 from app.turns.runner import Turns
+
+log = logging.getLogger("talaria")
+
+WRONG_CODES = Draft(
+    "A hundred wrong pairing codes came within ten minutes: somebody guesses. Open codes were voided; `talaria pair` "
+    "makes a new one, and TALARIA_PAIRING_CONFIRM=1 lets no code do without your word.",
+    title="Talaria",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,7 @@ class Relay:
     """An open relay: what the edges may use."""
 
     settings: Settings
+    started: float  # monotonic
     clock: Clock
     db: Database
     tasks: Supervisor
@@ -63,7 +85,10 @@ class Relay:
     attempts: Attempts
     identity: Identity
     sessions: Sessions
+    renewals: Renewals
+    tickets: Tickets
     pairing: Pairing
+    qr_secret: QrSecret
     authenticator: Authenticator
     gateway: Gateway
     hermes: Hermes
@@ -75,12 +100,17 @@ class Relay:
     replies: Replies
     push: Push
     media: Media
+    doctor: Doctor
+    bridge: Bridge
+    notifications: PhoneNotifications
+    metrics: Metrics
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
 
     async def drain(self) -> None:
         self.replies.close()
+        self.bridge.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -103,11 +133,26 @@ async def open_relay(
         messages = Messages(db, clock, hub, acks, quota, settings.mailbox)
         replies = Replies(db, clock, quota)
         attempts = Attempts(db, clock)
+        keys = SessionKeys.load(data_dir)
         sessions = Sessions(
-            db, clock, SessionKeys.load(data_dir), attempts, settings.sessions,
+            db, clock, keys, attempts, settings.sessions,
             on_revoked=hub.end_session, on_changed=hub.regrant_session,
         )  # fmt: skip
-        pairing = Pairing(db, clock, sessions, attempts, data_dir)
+        renewals = Renewals(db, clock, sessions, keys, attempts)
+        tickets = Tickets(db, clock, sessions, attempts)
+
+        async def tell_of_wrong_codes() -> None:
+            with suppress(RelayError):  # no device, or no room: the log and the audit have it
+                await messages.send(WRONG_CODES, sender=OPERATOR)
+
+        def flooded() -> None:
+            tasks.start(tell_of_wrong_codes(), "tell of wrong codes")
+
+        pairing = Pairing(
+            db, clock, sessions, attempts, data_dir,
+            confirms=settings.sessions.pairing_confirm,
+            on_flood=flooded,
+        )  # fmt: skip
         news = News(hub, clock)
 
         def upstream() -> dict[str, Any]:
@@ -144,29 +189,44 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
+        doctor = Doctor(settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={})
+        calls = Calls(clock, push.wake)
+        bridge = await stack.enter_async_context(
+            open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
+        )
+        notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
+        stack.push_async_callback(notifications.close)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
-            db=db, clock=clock, sessions=sessions, pairing=pairing, acks=acks, limits=limits, facts=facts
+            db=db, clock=clock, attempts=attempts, sessions=sessions, renewals=renewals, tickets=tickets,
+            pairing=pairing, acks=acks, limits=limits, facts=facts,
         )  # fmt: skip
         channels = [
-            System(clock, push, tasks), Chat(turns, tasks), Asks(approvals, tasks),
+            System(clock, push, tasks, renewals), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads),
+            GatewayMessages(threads), BridgeChannel(bridge), Notifications(notifications),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
             dispatch=Dispatch(channels, clock),
-            authenticator=authenticator, limits=limits, attach=(turns.attach, threads.attach),
+            authenticator=authenticator, limits=limits, calls=calls, attach=(turns.attach, threads.attach),
         )  # fmt: skip
         await approvals.recover()
+        bridge.recover()
         await turns.recover()
         await threads.recover()
+        await notifications.recover()
         kept = Retention(settings.mailbox.mailbox_max_age, settings.mailbox.mailbox_max_count)
-        tasks.start(Sweep(db, clock, kept, first=media.sweep, also=[threads.sweep]).forever(), "sweep")
+        tasks.start(
+            Sweep(db, clock, kept, first=media.sweep, also=[threads.sweep, notifications.sweep]).forever(), "sweep"
+        )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings, clock, db, tasks, hub, acks, OperatorToken.load(data_dir), LinkToken.load(data_dir), attempts,
-            Identity.load(data_dir),
-            sessions, pairing, authenticator, gateway, hermes, agent_link, approvals, turns, threads,
-            messages, replies, push, media,
+            settings=settings, started=clock.monotonic(), clock=clock, db=db, tasks=tasks, hub=hub, acks=acks,
+            operator=OperatorToken.load(data_dir), link=LinkToken.load(data_dir), attempts=attempts, sessions=sessions,
+            identity=Identity.load(data_dir),
+            renewals=renewals, tickets=tickets, qr_secret=QrSecret.load(data_dir), pairing=pairing,
+            authenticator=authenticator, gateway=gateway, hermes=hermes, agent_link=agent_link,
+            approvals=approvals, turns=turns, threads=threads, messages=messages, replies=replies, push=push,
+            media=media, doctor=doctor, bridge=bridge, notifications=notifications, metrics=Metrics(),
         )  # fmt: skip

@@ -97,6 +97,9 @@ class SessionSettings(_Group):
     """How long a paired phone stays paired."""
 
     session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
+    pairing_confirm: bool = Field(
+        False, description="the operator confirms each device that redeems a code, by six digits on both sides"
+    )
 
 
 class MailboxSettings(_Group):
@@ -194,6 +197,38 @@ class MediaSettings(_Group):
         return value
 
 
+class BridgeSettings(_Group):
+    """What the agent may do with a phone."""
+
+    bridge_unattended: bool = Field(
+        False,
+        description="let the agent send messages, call, share and send intents from a phone without asking the owner",
+    )
+
+
+class NotificationSettings(_Group):
+    """What the apps of a phone post there and the agent may read."""
+
+    notifications_allow: Names = Field(
+        (), description="apps whose notifications are kept, as com.example.mail or com.example.*; empty: all"
+    )
+    notifications_block: Names = Field(
+        (), description="apps whose notifications are never kept, written likewise; counts before those allowed"
+    )
+    notifications_max_age: Seconds = Field(7 * 86400, description="how long a notification is kept")
+    notifications_max_count: int = Field(
+        1000, ge=1, le=100_000, description="notifications kept of one phone; beyond it the oldest go"
+    )
+
+    @field_validator("notifications_allow", "notifications_block")
+    @classmethod
+    def _apps(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """A pattern that matches nothing would block nothing, and nobody would notice."""
+        if odd := next((name for name in value if not re.fullmatch(r"[A-Za-z][\w.]*\*?|\*", name, re.ASCII)), None):
+            raise ValueError(f"{odd!r} is no package name: write com.example.mail, or com.example.* for all below it")
+        return value
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -208,6 +243,8 @@ class Settings(_Group):
     hermes: HermesSettings = HermesSettings()
     push: PushSettings = PushSettings()
     media: MediaSettings = MediaSettings()
+    bridge: BridgeSettings = BridgeSettings()
+    notifications: NotificationSettings = NotificationSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:

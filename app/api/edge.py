@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ _SECURITY = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
+_STARTS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
+_UNROUTED = ("/messages",)  # answered before the framework sees them
 SANDBOX = "sandbox; default-src 'none'"  # for files of others, and whatever else is answered where they are
 
 
@@ -40,6 +43,7 @@ class Edge:
         self._app = app
         self._hosts = allowed_hosts(relay.settings.server)
         self._origins = allowed_origins(relay.settings.server)
+        self._requests = relay.metrics.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -47,7 +51,7 @@ class Edge:
             return
         request_id = secrets.token_hex(8)
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        answer = _Answer(send, request_id, in_sandbox=f"{scope['path']}/".startswith("/media/"))
+        answer = _Answer(scope, send, request_id, self._requests, in_sandbox=f"{scope['path']}/".startswith("/media/"))
         with bind(request_id=request_id):
             refused = self._refusal(scope)
             if refused is not None:
@@ -76,16 +80,20 @@ class Edge:
 
 
 class _Answer:
-    """A `send` that adds the headers every answer has, unless a route chose its own."""
+    """A `send` that counts the answer and adds the headers every answer has, unless a route chose its own."""
 
-    def __init__(self, send: Send, request_id: str, *, in_sandbox: bool) -> None:
-        self._send = send
+    def __init__(
+        self, scope: Scope, send: Send, request_id: str, counts: Counter[tuple[str, str]], *, in_sandbox: bool
+    ) -> None:
+        self._scope, self._send, self._counts = scope, send, counts
         self._request_id = request_id
         self._in_sandbox = in_sandbox
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         self.started = self.started or message["type"] in ("http.response.start", "websocket.accept")
+        if message["type"] in _STARTS:
+            self._counts[route_class(self._scope), str(message.get("status", 101))] += 1
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self._request_id
@@ -96,6 +104,15 @@ class _Answer:
             if headers.get("content-type", "").startswith("application/json"):
                 headers.setdefault("Cache-Control", "no-store")
         await self._send(message)
+
+
+def route_class(scope: Scope) -> str:
+    """The beginning of the route's own path, never of what was asked for: strangers could make any number of those."""
+    if scope["type"] == "websocket":
+        return "socket"
+    route = scope.get("route")
+    path: str = scope["path"] if scope["path"] in _UNROUTED else getattr(route, "path", "/other")
+    return path.split("/", 2)[1] or "page"
 
 
 def allowed_hosts(settings: ServerSettings) -> frozenset[str]:

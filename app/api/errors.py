@@ -89,13 +89,6 @@ class NotStoppable(RelayError):
     http_status = 409
 
 
-class NotSupported(RelayError):
-    """This version cannot do that."""
-
-    code = "not_supported"
-    http_status = 400
-
-
 def refuse(scope: Scope, error: RelayError) -> Response:
     """`render`, and a line in the log where the relay or what is behind it failed."""
     if error.http_status >= 500:

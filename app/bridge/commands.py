@@ -100,7 +100,8 @@ COMMANDS: tuple[Command, ...] = (
         "find_nodes", "POST", "/find_nodes", "The elements of the screen that match, all conditions together",
         (
             _text("text", "a part of its text"), _text("class_name", "its class"),
-            Param("clickable", "boolean", "whether it can be tapped"), _number("limit", "how many at most; 20 if unsaid"),
+            Param("clickable", "boolean", "whether it can be tapped"),
+            _number("limit", "how many at most; 20 if unsaid"),
         ),
         untrusted=True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.errors import RelayError
+from app.errors import NotSupported, RelayError
 
 
 class AmbiguousDevice(RelayError):
@@ -20,9 +20,8 @@ class Denied(RelayError):
     layer = "device"
 
 
-class CommandUnsupported(RelayError):
+class CommandUnsupported(NotSupported):
     """This phone, or this version of its app, cannot do that."""
 
-    code = "not_supported"
     http_status = 404
     layer = "device"

@@ -60,6 +60,11 @@ class Turns:
         self._devices: dict[str, str] = {}  # session → the device that last spoke there
         self._watching = Watching(self._live, clock)
 
+    @property
+    def ended(self) -> dict[str, int]:
+        """How many turns have ended since the start, by `finish`."""
+        return self._rooms.ended
+
     async def close(self) -> None:
         await self._lanes.close()
 
@@ -260,7 +265,7 @@ class Turns:
         if stored.state != "accepted":
             return answer | {"reason": "the turn is being handed to Hermes"}
         payload = {"turn_id": turn_id, "session_id": stored.session_id, "text": "", "finish": "stopped"}
-        end_turn(tx, self._hub.ring, payload, self._clock.now())
+        end_turn(tx, self._rooms, payload)
         tx.after_commit(lambda: self._stopped(turn_id, payload))
         return answer | {"stopped": True}
 

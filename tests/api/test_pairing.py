@@ -22,7 +22,7 @@ def from_(address: str) -> dict[str, str]:
 async def test_mint_then_redeem_then_speak(
     operator: httpx.AsyncClient, http: httpx.AsyncClient, relay: RunningRelay
 ) -> None:
-    minted = (await operator.post("/pairing/mint", json={"name": "Pixel"})).json()
+    minted = (await operator.post("/pairing/mint", json={"name": "Pixel", "for": "web"})).json()
     assert minted.pop("ok") is True
     assert type(minted["expires_at"]) is int
     assert abs(minted.pop("expires_at") - time.time() - 600) < 30
@@ -49,7 +49,7 @@ async def test_mint_then_redeem_then_speak(
 async def test_the_link_has_the_public_url(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, PUBLIC_URL="https://home.tailnet.ts.net/")
     async with running(settings) as relay, client_of(relay, headers=relay.operator()) as operator:
-        minted = (await operator.post("/pairing/mint", json={})).json()
+        minted = (await operator.post("/pairing/mint", json={"for": "web"})).json()
         own = relay.relay.identity.fingerprint
         assert minted["web_url"] == f"https://home.tailnet.ts.net/pair#code={minted['code']}&fp={own}"
     assert minted["public"] is True
@@ -57,7 +57,7 @@ async def test_the_link_has_the_public_url(tmp_path: Path) -> None:
 
 async def test_what_a_phone_gets_is_said_in_the_offer(operator: httpx.AsyncClient, http: httpx.AsyncClient) -> None:
     async def minted(**body: Any) -> dict[str, Any]:
-        answer = await operator.post("/pairing/mint", json=body)
+        answer = await operator.post("/pairing/mint", json={"for": "web"} | body)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -78,7 +78,7 @@ async def test_what_a_phone_gets_is_said_in_the_offer(operator: httpx.AsyncClien
 
 async def test_an_offer_nobody_can_make(operator: httpx.AsyncClient) -> None:
     for body, error, code in NO_OFFERS:
-        answer = await operator.post("/pairing/mint", json=body)
+        answer = await operator.post("/pairing/mint", json={"for": "web"} | body)
         assert answer.status_code == 400, body
         assert answer.json()["ok"] is False
         assert error in answer.json()["error"]
@@ -86,7 +86,6 @@ async def test_an_offer_nobody_can_make(operator: httpx.AsyncClient) -> None:
 
 
 NO_OFFERS: list[tuple[Any, str, str]] = [
-    ({"for": "hermes-relay"}, "not supported by this version", "not_supported"),
     ({"for": "fax"}, "'for' must be web or hermes-relay", "payload_invalid"),
     ({"grants": {"everything": 1}}, "unknown grant 'everything'", "grant_unknown"),
     ({"grants": ["chat", "everything"]}, "unknown grant 'everything'", "grant_unknown"),
@@ -215,7 +214,7 @@ async def test_waiting_for_a_phone_ends_when_it_arrives(operator: httpx.AsyncCli
         phone = await relay.connect(pairing_code=minted["code"], device_name="Pixel")
     assert waiting.result().json() == {
         "state": "redeemed", "expires_at": minted["expires_at"],
-        "device_id": phone.auth["device_id"], "device_name": "Pixel",
+        "device_id": phone.auth["device_id"], "device_name": "Pixel", "confirm": None,
     }  # fmt: skip
     assert (await operator.get("/pairing/offers/nosuch")).json()["error"]["code"] == "not_found"
     assert (await operator.get(url, params={"wait": 31})).json()["error"]["code"] == "payload_invalid"

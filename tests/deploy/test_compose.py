@@ -17,7 +17,7 @@ from tests.requires import requires
 ROOT = Path(__file__).parents[2]
 COMPOSE = Path("deploy/compose")
 SECRETS = {"HERMES_API_SERVER_KEY": "k" * 32, "HERMES_DASHBOARD_PASSWORD": "p", "HERMES_DASHBOARD_SECRET": "s"}
-STACKS = {
+STACKS: dict[str, list[str | Path]] = {
     "host": ["docker-compose.yml"],
     "sidecar": ["docker-compose.yml", COMPOSE / "tailscale.yml"],
     "funnel": ["docker-compose.yml", COMPOSE / "tailscale.yml", COMPOSE / "tailscale-funnel.yml"],
