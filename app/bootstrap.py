@@ -31,16 +31,18 @@ from app.delivery.drafts import Draft
 from app.delivery.hub import Hub
 from app.delivery.messages import OPERATOR, Messages, Quota
 from app.delivery.news import News
+from app.delivery.peer import Grants, granted
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
 from app.doctor.doctor import Doctor
-from app.errors import RelayError
+from app.errors import GrantMissing, RelayError
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
 from app.gateway.limits import Limits
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.hermes import Hermes
 from app.hermes.link.line import AgentLink
+from app.hermes.passing.service import PassThrough
 from app.media.service import Media, open_media
 from app.metrics import Metrics
 from app.once.outward import Outward
@@ -49,6 +51,7 @@ from app.pairing.payload import QrSecret
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
 from app.sessions.attempts import Attempts
+from app.sessions.errors import SessionRevoked
 from app.sessions.identity import Identity
 from app.sessions.keys import SessionKeys
 from app.sessions.operator import LinkToken, OperatorToken
@@ -92,6 +95,7 @@ class Relay:
     authenticator: Authenticator
     gateway: Gateway
     hermes: Hermes
+    passing: PassThrough
     agent_link: AgentLink
     approvals: Approvals
     turns: Turns
@@ -111,6 +115,7 @@ class Relay:
     async def drain(self) -> None:
         self.replies.close()
         self.bridge.drain()
+        self.passing.running.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -133,10 +138,20 @@ async def open_relay(
         messages = Messages(db, clock, hub, acks, quota, settings.mailbox)
         replies = Replies(db, clock, quota)
         attempts = Attempts(db, clock)
+
+        def revoked(session_id: str, reason: str) -> None:
+            hub.end_session(session_id, reason)
+            passing.running.end_session(session_id, SessionRevoked())
+
+        def regranted(session_id: str, grants: Grants) -> None:
+            hub.regrant_session(session_id, grants)
+            if not granted(grants, "chat", clock.now()):
+                passing.running.end_session(session_id, GrantMissing())
+
         keys = SessionKeys.load(data_dir)
         sessions = Sessions(
             db, clock, keys, attempts, settings.sessions,
-            on_revoked=hub.end_session, on_changed=hub.regrant_session,
+            on_revoked=revoked, on_changed=regranted,
         )  # fmt: skip
         renewals = Renewals(db, clock, sessions, keys, attempts)
         tickets = Tickets(db, clock, sessions, attempts)
@@ -167,6 +182,8 @@ async def open_relay(
         hermes = Hermes(settings.hermes, tasks, dashboard, changed=changed, clock=clock)
         await stack.enter_async_context(dashboard)
         await stack.enter_async_context(hermes)
+        passing = PassThrough(hermes.api, tasks, answer_s=settings.hermes.hermes_answer_timeout)
+        stack.push_async_callback(passing.close)
         outward = Outward(db, clock, tasks)
         approvals = Approvals(db=db, clock=clock, tasks=tasks, bell=hub.ring, outward=outward)
         stack.push_async_callback(approvals.close)
@@ -222,11 +239,11 @@ async def open_relay(
         )
         tasks.start(gateway.recheck_forever(), "recheck")
         yield Relay(
-            settings=settings, started=clock.monotonic(), clock=clock, db=db, tasks=tasks, hub=hub, acks=acks,
+            settings=settings, identity=Identity.load(data_dir), started=clock.monotonic(), clock=clock, db=db,
+            tasks=tasks, hub=hub, acks=acks,
             operator=OperatorToken.load(data_dir), link=LinkToken.load(data_dir), attempts=attempts, sessions=sessions,
-            identity=Identity.load(data_dir),
             renewals=renewals, tickets=tickets, qr_secret=QrSecret.load(data_dir), pairing=pairing,
-            authenticator=authenticator, gateway=gateway, hermes=hermes, agent_link=agent_link,
+            authenticator=authenticator, gateway=gateway, hermes=hermes, passing=passing, agent_link=agent_link,
             approvals=approvals, turns=turns, threads=threads, messages=messages, replies=replies, push=push,
             media=media, doctor=doctor, bridge=bridge, notifications=notifications, metrics=Metrics(),
         )  # fmt: skip

@@ -23,6 +23,7 @@ from app.api import (
     metrics,
     notifications,
     pairing,
+    passed,
     phone,
     push,
     sessions,
@@ -45,8 +46,8 @@ def create_app(relay: Relay) -> ASGIApp:
     app.state.relay = relay
     for router in (
         health.router,
-        identity.router,
         info.router,
+        identity.router,
         pairing.router,
         sessions.router,
         messages.router,
@@ -67,7 +68,7 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(Exception, _unexpected)
     ours = relay.settings.server
     tools = Endpoint(relay, hosts=edge.allowed_hosts(ours), origins=edge.allowed_origins(ours))
-    routed = messages.Sending(bridge.Commands(ForHost(app, relay, PATH, tools), relay), relay)
+    routed = messages.Sending(bridge.Commands(ForHost(passed.Passing(app, relay), relay, PATH, tools), relay), relay)
     return edge.Edge(ws.Links(routed, relay), relay)
 
 

@@ -136,6 +136,12 @@ class HermesSettings(_Group):
     hermes_approval_timeout: Seconds = Field(
         60, description="its approvals.timeout, for where Hermes does not tell it: a later answer is not sent"
     )
+    hermes_body_max_mb: int = Field(
+        1024, ge=1, description="size of one request that is passed on to its API, in MiB; Hermes takes less of most"
+    )
+    hermes_answer_timeout: Seconds = Field(
+        3600, description="how long it may work on a request that is passed on before its answer begins"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
     @field_validator("hermes_api_url", "hermes_api_remote_url", "hermes_dashboard_url", "hermes_dashboard_remote_url")
@@ -229,6 +235,14 @@ class NotificationSettings(_Group):
         return value
 
 
+class SshSettings(_Group):
+    """The host whose shells are shown, where the relay reaches it over SSH: from a container, that of the container."""
+    ssh_host: str | None = Field(None, description="host that the terminal's shells run on")
+    ssh_port: int = Field(22, ge=1, le=65535, description="port of its sshd")
+    ssh_user: str | None = Field(None, description="whose shells they are")
+    ssh_key: Path | None = Field(None, description="file of the private key that logs in, without a passphrase")
+    ssh_host_key: str | None = Field(
+        None, description="the host's public key, as ssh-keyscan prints it, or its SHA256: fingerprint; required"
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -245,6 +259,7 @@ class Settings(_Group):
     media: MediaSettings = MediaSettings()
     bridge: BridgeSettings = BridgeSettings()
     notifications: NotificationSettings = NotificationSettings()
+    ssh: SshSettings = SshSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:

@@ -75,6 +75,15 @@ class BodyTooLarge(RelayError):
     http_status = 413
 
 
+class RequestStalled(RelayError):
+    """The request stopped in the middle; send it again."""
+
+    code = "request_stalled"
+    layer = "device"
+    http_status = 408
+    retryable = True
+
+
 class MethodNotAllowed(RelayError):
     """There is something at this path, but not for this method."""
 

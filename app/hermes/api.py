@@ -22,6 +22,7 @@ from app.hermes.errors import (
     UpstreamUnreachable,
 )
 from app.hermes.lease import Lease, ProcessMark
+from app.hermes.listener import Listener
 from app.hermes.local_first import mark_of
 from app.hermes.stream import Sink, get_events, post_events
 from app.hermes.upstream import Json, Order
@@ -161,12 +162,15 @@ class HermesApi(Calls):
     # a turn
 
     async def stream(
-        self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None], headers: Mapping[str, str] | None = None
-    ) -> None:
+        self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None],
+        headers: Mapping[str, str] | None = None, listener: Listener | None = None,
+    ) -> None:  # fmt: skip
         """POST to the endpoint of the lease and read to the end of its stream. See `post_events` for what it raises."""
         path = await self.path(lease.endpoint, lease.profile)
         with self.naming():
-            await post_events(self.route_of(lease), path, orjson.dumps(body), sink, opened=opened, headers=headers)
+            await post_events(
+                self.route_of(lease), path, orjson.dumps(body), sink, opened=opened, headers=headers, listener=listener
+            )
 
     async def listen(self, lease: Lease, path: str, sink: Sink) -> None:
         """Read a stream that is there already, to its end."""

@@ -35,6 +35,12 @@ class UpstreamTimeout(UpstreamUnreachable):
     http_status = 504
 
 
+class UpstreamUnanswered(UpstreamError):
+    """Hermes closed the connection before it answered: whether it did what was asked is not known."""
+
+    code = "upstream_unanswered"
+
+
 class UpstreamKeyShort(UpstreamUnreachable):
     """Hermes' API server takes no key under 16 characters: make API_SERVER_KEY and TALARIA_HERMES_API_KEY longer."""
 

@@ -106,6 +106,8 @@ class Hermes:
 
     async def choose(self, order: Order) -> Upstream:
         """How a turn is to run now. Raises UpstreamError."""
+        if order.passed is not None:
+            return self._upstreams["session_stream"]
         if self._dashboard is not None and suits_dashboard(order):
             await self._dashboard.settled()
             if self._dashboard.ready:
@@ -139,6 +141,11 @@ class Hermes:
                 drop_interrupts=False, mark=mark, last_row=last_row, since=since, profile=order.profile,
             )
         )  # fmt: skip
+
+    def changed_elsewhere(self, session_id: str) -> None:
+        """A client of Hermes' own API did something to it: what is remembered of its rows may not hold."""
+        self.rows.forget(session_id)
+        self._went_elsewhere(session_id)
 
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
         """All rows of a session in order; none for one that Hermes has not stored yet, or cannot give.

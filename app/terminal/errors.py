@@ -11,3 +11,9 @@ class TerminalUnavailable(RelayError):
     code = "terminal_unavailable"
     http_status = 503
     retryable = True
+
+
+class HostUnavailable(TerminalUnavailable):
+    """The host of the terminals cannot be reached over SSH, or refuses: the message says at which step."""
+
+    layer = "upstream"

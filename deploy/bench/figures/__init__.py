@@ -12,6 +12,7 @@ from deploy.bench.figures import (
     media,
     memory,
     pairing,
+    passing,
     ping,
     posts,
     returning,
@@ -39,4 +40,5 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "history": returning.measure_history,
     "pairing": pairing.measure,
     "media": media.measure,
+    "passing": passing.measure,
 }
