@@ -237,12 +237,25 @@ class NotificationSettings(_Group):
 
 class SshSettings(_Group):
     """The host whose shells are shown, where the relay reaches it over SSH: from a container, that of the container."""
+
     ssh_host: str | None = Field(None, description="host that the terminal's shells run on")
     ssh_port: int = Field(22, ge=1, le=65535, description="port of its sshd")
     ssh_user: str | None = Field(None, description="whose shells they are")
     ssh_key: Path | None = Field(None, description="file of the private key that logs in, without a passphrase")
     ssh_host_key: str | None = Field(
         None, description="the host's public key, as ssh-keyscan prints it, or its SHA256: fingerprint; required"
+    )
+
+
+class TerminalSettings(_Group):
+    """Shells for devices that were granted `terminal`."""
+
+    terminal_backend: Literal["local", "ssh", "off"] = Field(
+        "local", description="where shells run: on this host as the user of the relay, or nowhere"
+    )
+    terminal_shell: str | None = Field(None, description="the shell of new sessions; default: the user's own")
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -260,6 +273,7 @@ class Settings(_Group):
     bridge: BridgeSettings = BridgeSettings()
     notifications: NotificationSettings = NotificationSettings()
     ssh: SshSettings = SshSettings()
+    terminal: TerminalSettings = TerminalSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:
@@ -320,6 +334,12 @@ def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
     }
     environ = os.environ if environ is None else environ
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What programs that the relay starts may see of its environment: nothing of its own."""
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
 
 
 def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, str]]:

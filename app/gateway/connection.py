@@ -82,6 +82,10 @@ class Connection:
 
     # the rooms' side
 
+    @property
+    def queued(self) -> int:
+        return self.outbound.queued
+
     def send(self, frame: bytes) -> None:
         self.outbound.send(frame)
 
