@@ -16,6 +16,7 @@ from deploy.bench.figures import (
     posts,
     returning,
     stopped,
+    terminal,
     watchers,
 )
 from deploy.bench.lab import Lab
@@ -39,4 +40,7 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "history": returning.measure_history,
     "pairing": pairing.measure,
     "media": media.measure,
+    "terminal-echo": terminal.measure_echo,
+    "terminal-flood": terminal.measure_flood,
+    "terminal-stopped": terminal.measure_stopped,
 }
