@@ -48,6 +48,11 @@ _NEEDS: dict[str, tuple[Callable[[], Path | None], str]] = {
     "tmux": (_program("tmux"), "apt install tmux"),
     "redis-server": (_program("redis-server", also_in=("/usr/sbin",)), "apt install redis-server"),
     "sshd": (_program("sshd", also_in=("/usr/sbin",)), "apt install openssh-server"),
+    "caddy": (_program("caddy"), "apt install caddy"),
+    "nginx": (_program("nginx", also_in=("/usr/sbin",)), "apt install nginx-light"),
+    "haproxy": (_program("haproxy", also_in=("/usr/sbin",)), "apt install haproxy"),
+    "podman": (_program("podman"), "apt install podman"),
+    "systemd-analyze": (_program("systemd-analyze"), "apt install systemd"),
     "postgres": (_postgres, "apt install postgresql"),
     "hermes": (_hermes, f"python tests/hermes/lab/run_hermes.py install --root {CACHE / f'hermes-{HERMES_VERSION}'}"),
 }

@@ -23,28 +23,31 @@ LAYERS = """
     bootstrap
     gateway
     channels
-    turns threads terminal media doctor
+    turns threads terminal media doctor backup bridge
     approvals
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs metrics tasks guard
+    wire db settings logs tasks guard data_dir
+    metrics
     errors clock
     __init__
 """
 
 # Where a library may be imported: paths in app/, without .py. A library that is not listed may not be imported at all.
 VENDORS = {
-    "alembic": "db/*",
+    "alembic": "db/* doctor/host",
     "asyncssh": "terminal/ssh*",
-    "cryptography": "sessions/* push/* api/*",
+    "cryptography": "sessions/* push/* api/* doctor/*",
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
     "httpcore": "guard",
-    "httptools": "hermes/stream",
-    "httpx": "guard hermes/* push/* cli/* bootstrap",
+    "httpx": "guard hermes/* push/* cli/* doctor/* bootstrap",
+    "jsonschema": "mcp/*",
+    "httptools": "hermes/stream hermes/passing/connection",
     "jwt": "sessions/tokens",
     "mcp": "mcp/*",
+    "mcp_types": "mcp/*",
     "orjson": "*",
     "prometheus_client": "metrics",
     "pydantic": "*",
@@ -55,6 +58,7 @@ VENDORS = {
     "rich": "cli/*",
     "ruamel": "cli/hermes_files",
     "sqlalchemy": "db/* outbox/* */store",
+    "sse_starlette": "mcp/*",
     "starlette": "main api/* mcp/* web/* demo/*",
     "structlog": "logs/*",
     "typer": "cli/*",

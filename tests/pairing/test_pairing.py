@@ -12,7 +12,7 @@ from app.db import Tx
 from app.errors import NotFound
 from app.outbox import store as outbox
 from app.pairing.errors import PairingCodeInvalid, PairingCodeRejected
-from app.pairing.service import Status
+from app.pairing.offers import Status
 from app.sessions.address import Address
 from app.sessions.errors import GrantUnknown
 from app.wire.payloads import Auth
@@ -91,7 +91,7 @@ async def test_unknown_used_expired_and_nonsense_look_alike(rooms: Rooms) -> Non
             await rooms.pairing.redeem(auth(code), Address(f"203.0.113.{len(refusals)}"))
         refusals.append((caught.value.code, caught.value.message, caught.value.http_status, caught.value.close_code))
     assert set(refusals) == {("pairing_code_rejected", refusals[0][1], 401, 4401)}
-    assert await rooms.count("attempts") == 8  # and all of them count
+    assert await rooms.count("attempts WHERE kind = 'code'") == 8  # and all of them count
 
 
 async def test_a_code_lasts_ten_minutes(rooms: Rooms) -> None:
@@ -216,6 +216,7 @@ async def test_pairing_searches_by_index_however_many_devices_there_are(rooms: R
         "SELECT * FROM sessions s WHERE s.session_id >= 'a' AND s.session_id < 'b'",
         "SELECT count(*) FROM attempts WHERE kind = 'code' AND address = 'x' AND at > 1",
         "DELETE FROM attempts WHERE at <= 1 OR at > 2",
+        "DELETE FROM attempts WHERE at <= 1 AND kind != 'codes'",
         "SELECT kind, until FROM blocks WHERE address = 'x' AND until > 1",
     ):
         explain = text(f"EXPLAIN QUERY PLAN {statement}")
