@@ -6,9 +6,11 @@ from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Query
 
+from app.api import examples
 from app.api.bodies import PeerRoute
 from app.api.deps import OpenRelay, WithNotificationsOrHostTool
 from app.api.errors import BodyInvalid
+from app.api.openapi import answers
 from app.channels.service import as_json
 from app.wire.notifications import MAX_LIMIT
 
@@ -26,7 +28,7 @@ NAMES = ("package_name", "title", "text", "sub_text", "posted_at", "key", "remov
 Limit = Annotated[str, Query(description=f"how many, the newest first; at most {MAX_LIMIT} are given")]
 
 
-@peer.get("/notifications/recent")
+@peer.get("/notifications/recent", responses=answers(examples.NOTIFICATIONS))
 async def recent(relay: OpenRelay, _: WithNotificationsOrHostTool, limit: Limit = str(MAX_LIMIT)) -> dict[str, Any]:
     """What apps posted on the phones, the newest first; `removed_at`, in Unix seconds, where it was removed there."""
     found = await relay.notifications.recent(_parse(limit))
