@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from app.bridge.activity import MAX_ENTRIES, Activity, redacted
 from app.bridge.commands import BY_NAME
-from app.sessions.service import Change
+from app.sessions.changes import Change
 from tests.bridge.conftest import Simulate
 from tests.bridge.phone_simulator import simulated
 from tests.relay import RunningRelay, running, settings_for
