@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -31,6 +31,7 @@ class Activity:
     def __init__(self) -> None:
         self._all: deque[Entry] = deque(maxlen=MAX_ENTRIES)
         self.fresh: deque[Entry] = deque(maxlen=MAX_ENTRIES)
+        self.outcomes: Counter[str] = Counter()  # executed, refused (by the phone), or the code of the failure
 
     def load(self, stored: Iterable[bytes]) -> None:
         self._all.extend(orjson.loads(entry) for entry in stored)
@@ -64,11 +65,13 @@ class Activity:
             "response_status": status, "result_summary": summary[:MAX_SUMMARY],
             "decision": "executed" if status < 400 else "error",
         }  # fmt: skip
+        self.outcomes["executed" if status < 400 else "refused"] += 1
         self.fresh.append(entry)
 
     def failed(self, entry: Entry, error: RelayError) -> None:
         decision = "denied" if error.code == "denied" else "error"
         entry |= {"response_status": error.http_status, "error": error.code, "decision": decision}
+        self.outcomes[error.code] += 1
         self.fresh.append(entry)
 
     def latest(self, limit: int) -> list[Entry]:
