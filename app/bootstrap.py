@@ -217,7 +217,9 @@ async def open_relay(
         )
         notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
         stack.push_async_callback(notifications.close)
-        terminals = await stack.enter_async_context(open_terminals(settings.terminal, db=db, clock=clock))
+        terminals = await stack.enter_async_context(
+            open_terminals(settings.terminal, settings.ssh, db=db, clock=clock, tasks=tasks)
+        )
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, attempts=attempts, sessions=sessions, renewals=renewals, tickets=tickets,
