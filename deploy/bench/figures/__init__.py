@@ -18,6 +18,7 @@ from deploy.bench.figures import (
     posts,
     returning,
     stopped,
+    terminal,
     watchers,
 )
 from deploy.bench.lab import Lab
@@ -43,4 +44,7 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "bridge": bridge.measure,
     "media": media.measure,
     "passing": passing.measure,
+    "terminal-echo": terminal.measure_echo,
+    "terminal-flood": terminal.measure_flood,
+    "terminal-stopped": terminal.measure_stopped,
 }
