@@ -51,10 +51,12 @@ class Activity:
         self._all.append(entry)
         return entry
 
-    def answered(self, entry: Entry, command: Command, args: Mapping[str, Any], status: int, result: object) -> None:
-        """What others wrote is told by its size alone; a result may repeat what was typed."""
+    def answered(
+        self, entry: Entry, command: Command, args: Mapping[str, Any], status: int, result: object, size: int
+    ) -> None:
+        """`size` of the result, in bytes. Of what others wrote no more is told; a result may repeat what was typed."""
         if command.untrusted and status < 400:
-            summary = _size(result)
+            summary = _outline(result, size)
         else:
             summary = orjson.dumps(redacted(result)).decode()
             for name in command.private:
@@ -102,6 +104,6 @@ def _shown(text: str) -> str:
     return text if len(text) < HARMLESS and text.isprintable() else clean_text(text, MAX_TEXT)
 
 
-def _size(result: object) -> str:
+def _outline(result: object, size: int) -> str:
     names = ", ".join(map(_shown, islice(result, 8))) if isinstance(result, dict) else ""
-    return f"{{{names}}}, {len(orjson.dumps(result)):,} bytes"
+    return f"{{{names}}}, {size:,} bytes"

@@ -119,7 +119,7 @@ class Bridge:
         except asyncio.CancelledError:
             self.activity.failed(entry, DeviceOffline("the caller left"))
             raise
-        self.activity.answered(entry, command, args, answer.status, answer.result)
+        self.activity.answered(entry, command, args, answer.status, answer.result, len(answer.body))
         self._record.touch()
         return answer
 
