@@ -20,7 +20,7 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 
 from app.bridge.commands import COMMANDS
-from tests.phone import OLDER, WAIT, Phone
+from tests.phone import OLDER, WAIT, Frame, Phone
 from tests.relay import RunningRelay
 
 Json = dict[str, Any]
@@ -59,6 +59,7 @@ class PhoneSimulator:
     replies: dict[str, Callable[[Json], Reply]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)  # paths that its owner has switched off
     silent: bool = False
+    over: bool = False
     uploads: bool = True  # screenshots go to the relay's files, as the app does; else they come inside the answer
     app: str = "com.hermes.app"
     typed: str = ""
@@ -81,16 +82,29 @@ class PhoneSimulator:
             if frame.type == "pong" and frame.payload.get("ts") == ts:
                 return
 
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(self.run())
+            try:
+                yield
+            finally:
+                self.over = True  # a wait that ends with a frame at the same moment loses the cancellation
+                running.cancel()
+
     async def run(self) -> None:
         """Answer until the socket is gone."""
         with suppress(ConnectionClosed):
-            while True:
-                frame = await self.phone.next()
-                if frame.type == "bridge.command":
-                    self.heard.append(frame.payload)
-                    self.came.set()
-                    if not self.silent:
-                        await self.respond(frame.payload["request_id"], *await self.do(frame.payload))
+            while not self.over:
+                with suppress(TimeoutError):  # silence: the limit is the tests' own
+                    await self._take(await self.phone.next())
+
+    async def _take(self, frame: Frame) -> None:
+        if frame.type == "bridge.command":
+            self.heard.append(frame.payload)
+            self.came.set()
+            if not self.silent:
+                await self.respond(frame.payload["request_id"], *await self.do(frame.payload))
 
     async def respond(self, request_id: str, status: Any, result: Any) -> None:
         said = {"request_id": request_id, "status": status, "result": result}
@@ -204,9 +218,5 @@ async def simulated(relay: RunningRelay, **auth: Any) -> AsyncIterator[PhoneSimu
     phone = await relay.connect(**(about | auth))
     simulator = PhoneSimulator(phone, relay.url)
     await simulator.status()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(simulator.run())
-        try:
-            yield simulator
-        finally:
-            running.cancel()
+    async with simulator.answering():
+        yield simulator
