@@ -16,11 +16,14 @@ from app.api import (
     doctor,
     edge,
     health,
+    identity,
+    info,
     media,
     messages,
     metrics,
     notifications,
     pairing,
+    passed,
     phone,
     push,
     sessions,
@@ -43,6 +46,8 @@ def create_app(relay: Relay) -> ASGIApp:
     app.state.relay = relay
     for router in (
         health.router,
+        info.router,
+        identity.router,
         pairing.router,
         sessions.router,
         messages.router,
@@ -63,7 +68,7 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(Exception, _unexpected)
     ours = relay.settings.server
     tools = Endpoint(relay, hosts=edge.allowed_hosts(ours), origins=edge.allowed_origins(ours))
-    routed = messages.Sending(bridge.Commands(ForHost(app, relay, PATH, tools), relay), relay)
+    routed = messages.Sending(bridge.Commands(ForHost(passed.Passing(app, relay), relay, PATH, tools), relay), relay)
     return edge.Edge(ws.Links(routed, relay), relay)
 
 

@@ -97,6 +97,9 @@ class SessionSettings(_Group):
     """How long a paired phone stays paired."""
 
     session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
+    pairing_confirm: bool = Field(
+        False, description="the operator confirms each device that redeems a code, by six digits on both sides"
+    )
 
 
 class MailboxSettings(_Group):
@@ -112,9 +115,15 @@ class HermesSettings(_Group):
     """The agent behind the relay."""
 
     hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
+    hermes_api_remote_url: str = Field(
+        "", description="the same API server by another way, https; used while the first URL does not answer"
+    )
     hermes_api_key: SecretStr | None = Field(None, description="its API_SERVER_KEY, 16 characters at least")
     hermes_dashboard_url: str = Field(
         "http://127.0.0.1:9119", description="Hermes dashboard, for live reasoning and approvals; empty switches it off"
+    )
+    hermes_dashboard_remote_url: str = Field(
+        "", description="the same dashboard by another way, https; used while the first URL does not answer"
     )
     hermes_dashboard_token: SecretStr | None = Field(
         None, description="its HERMES_DASHBOARD_SESSION_TOKEN; on loopback it is read from its page if this is unset"
@@ -127,9 +136,15 @@ class HermesSettings(_Group):
     hermes_approval_timeout: Seconds = Field(
         60, description="its approvals.timeout, for where Hermes does not tell it: a later answer is not sent"
     )
+    hermes_body_max_mb: int = Field(
+        1024, ge=1, description="size of one request that is passed on to its API, in MiB; Hermes takes less of most"
+    )
+    hermes_answer_timeout: Seconds = Field(
+        3600, description="how long it may work on a request that is passed on before its answer begins"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
-    @field_validator("hermes_api_url", "hermes_dashboard_url")
+    @field_validator("hermes_api_url", "hermes_api_remote_url", "hermes_dashboard_url", "hermes_dashboard_remote_url")
     @classmethod
     def _url(cls, value: str) -> str:
         return _upstream(value)
@@ -220,6 +235,27 @@ class NotificationSettings(_Group):
         return value
 
 
+class SshSettings(_Group):
+    """The host whose shells are shown, where the relay reaches it over SSH: from a container, that of the container."""
+
+    ssh_host: str | None = Field(None, description="host that the terminal's shells run on")
+    ssh_port: int = Field(22, ge=1, le=65535, description="port of its sshd")
+    ssh_user: str | None = Field(None, description="whose shells they are")
+    ssh_key: Path | None = Field(None, description="file of the private key that logs in, without a passphrase")
+    ssh_host_key: str | None = Field(
+        None, description="the host's public key, as ssh-keyscan prints it, or its SHA256: fingerprint; required"
+    )
+
+
+class TerminalSettings(_Group):
+    """Shells for devices that were granted `terminal`."""
+
+    terminal_backend: Literal["local", "ssh", "off"] = Field(
+        "local", description="where shells run: on this host as the user of the relay, or nowhere"
+    )
+    terminal_shell: str | None = Field(None, description="the shell of new sessions; default: the user's own")
+
+
 class LogSettings(_Group):
     """What is logged, and how."""
 
@@ -236,6 +272,8 @@ class Settings(_Group):
     media: MediaSettings = MediaSettings()
     bridge: BridgeSettings = BridgeSettings()
     notifications: NotificationSettings = NotificationSettings()
+    ssh: SshSettings = SshSettings()
+    terminal: TerminalSettings = TerminalSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:
@@ -296,6 +334,12 @@ def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
     }
     environ = os.environ if environ is None else environ
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What programs that the relay starts may see of its environment: nothing of its own."""
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
 
 
 def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, str]]:

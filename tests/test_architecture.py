@@ -37,14 +37,14 @@ LAYERS = """
 # Where a library may be imported: paths in app/, without .py. A library that is not listed may not be imported at all.
 VENDORS = {
     "alembic": "db/* doctor/host",
-    "asyncssh": "terminal/ssh",
+    "asyncssh": "terminal/ssh*",
     "cryptography": "sessions/* push/* api/* doctor/*",
     "dotenv": "settings",
     "fastapi": "main api/* mcp/* web/* demo/*",
     "httpcore": "guard",
-    "httptools": "hermes/stream",
     "httpx": "guard hermes/* push/* cli/* doctor/* bootstrap",
     "jsonschema": "mcp/*",
+    "httptools": "hermes/stream hermes/passing/connection",
     "jwt": "sessions/tokens",
     "mcp": "mcp/*",
     "mcp_types": "mcp/*",

@@ -160,6 +160,22 @@ async def device(connection: HTTPConnection) -> Principal:
     return await here.sessions.verify_from(token, client(here, connection.scope)[0])
 
 
+async def device_with_chat(here: Relay, scope: Scope) -> Principal:
+    """A session token, or an API token, of a device that may chat.
+
+    Raises BearerRequired, DeviceRequired, GrantMissing, SessionRefused, RateLimited.
+    """
+    token = _token(header_values(scope, b"authorization"))
+    if token is None:
+        raise BearerRequired()
+    if "." not in token and _host(here, token) is not None:  # session tokens have dots, those of the host none
+        raise DeviceRequired()
+    found = await here.sessions.verify_for_api(token, client(here, scope)[0])
+    if not granted(found.grants, "chat", here.clock.now()):
+        raise GrantMissing("chat is not granted to this device, or the grant has expired")
+    return found
+
+
 async def device_or_operator(connection: HTTPConnection) -> Caller:
     token = bearer(connection)
     if token is not None and relay(connection).operator.matches(token):

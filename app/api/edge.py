@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.errors import HostUnknown, OriginRefused, render
 from app.bootstrap import Relay
 from app.errors import RelayError
+from app.hermes.passing.paths import is_passed
 from app.logs import bind
 from app.sessions.address import Address, client_address, is_from
 from app.settings import ServerSettings
@@ -51,7 +52,7 @@ class Edge:
             return
         request_id = secrets.token_hex(8)
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        answer = _Answer(scope, send, request_id, self._requests, in_sandbox=f"{scope['path']}/".startswith("/media/"))
+        answer = _Answer(scope, send, request_id, self._requests, in_sandbox=is_of_others(scope))
         with bind(request_id=request_id):
             refused = self._refusal(scope)
             if refused is not None:
@@ -74,7 +75,7 @@ class Edge:
         origins = header_values(scope, b"origin")
         if scope["type"] == "http" and scope["method"] in _READS:
             return None  # reading is for CORS to allow, and it allows nobody
-        if all(_origin(origin) in self._origins for origin in origins):
+        if all(origin_of(origin) in self._origins for origin in origins):
             return None
         return OriginRefused(detail=" ".join(origins))
 
@@ -128,9 +129,9 @@ def allowed_hosts(settings: ServerSettings) -> frozenset[str]:
 def allowed_origins(settings: ServerSettings) -> frozenset[str]:
     """The public URL; without one, loopback under our own port: another port is somebody else's page."""
     if settings.public_url:
-        found: Iterable[str | None] = [_origin(settings.public_url)]
+        found: Iterable[str | None] = [origin_of(settings.public_url)]
     else:
-        found = [_origin(f"http://{name}:{settings.port}") for name in LOOPBACK]
+        found = [origin_of(f"http://{name}:{settings.port}") for name in LOOPBACK]
     return frozenset(origin for origin in found if origin)
 
 
@@ -139,7 +140,12 @@ def names_us(host: str, allowed: frozenset[str]) -> bool:
     return match is not None and (match[1].removesuffix(".") in allowed or match[0] in allowed)
 
 
-def _origin(text: str) -> str | None:
+def is_of_others(scope: Scope) -> bool:
+    """What is answered there was made by somebody else, and a browser may be made to show it."""
+    return f"{scope['path']}/".startswith("/media/") or is_passed(scope["raw_path"])
+
+
+def origin_of(text: str) -> str | None:
     """Without the scheme's own port, as browsers send it. None for what is no origin, `null` among them."""
     try:
         parts = urlsplit(text.lower())

@@ -26,6 +26,13 @@ class OriginRefused(RelayError):
     http_status = 403
 
 
+class OriginUnknown(RelayError):
+    """This relay proves itself under its own origin only: TALARIA_PUBLIC_URL, or loopback where that is not set."""
+
+    code = "origin_unknown"
+    http_status = 421
+
+
 class OperatorRequired(RelayError):
     """This needs the operator token of the relay's data directory, as a bearer."""
 
@@ -66,6 +73,15 @@ class BodyTooLarge(RelayError):
 
     code = "body_too_large"
     http_status = 413
+
+
+class RequestStalled(RelayError):
+    """The request stopped in the middle; send it again."""
+
+    code = "request_stalled"
+    layer = "device"
+    http_status = 408
+    retryable = True
 
 
 class MethodNotAllowed(RelayError):

@@ -18,6 +18,7 @@ from app.db.files import opened
 
 _FORGET = (
     "DELETE FROM offers",
+    "DELETE FROM tickets",
     "DELETE FROM blocks",
     "DELETE FROM attempts",
     "DELETE FROM inbound",  # the gateway has had most of it: nothing is sent twice by itself

@@ -28,7 +28,7 @@ class Call:
         self.peer.send(encode(channel or self.frame.channel, type_, payload, id=self.frame.id))
 
     def refuse(self, error: RelayError) -> None:
-        self.peer.send(refusal(error, self.frame.id))
+        self.peer.send(refusal_to(self.peer, error, self.frame))
 
 
 def refusal(error: RelayError, ref: str | None) -> bytes:
@@ -39,6 +39,13 @@ def refusal(error: RelayError, ref: str | None) -> bytes:
     if error.retry_after is not None:
         payload["retry_after"] = error.retry_after
     return encode("system", "error", payload, id=ref)
+
+
+def refusal_to(peer: Peer, error: RelayError, frame: Envelope) -> bytes:
+    """As the client understands it: one that knows no turns waits for the end of its `chat.send` in the chat."""
+    if (frame.channel, frame.type) == ("chat", "chat.send") and not peer.supports.turns:
+        return encode("chat", "chat.error", {"message": error.message, "code": error.code}, id=frame.id)
+    return refusal(error, frame.id)
 
 
 def receives(type_: str, model: type[BaseModel] | None, *, needs_grant: bool = True) -> Callable[[H], H]:
@@ -90,6 +97,11 @@ class Dispatch:
         self._routes: dict[str, tuple[str | None, Handlers]] = {}
         for channel in channels:
             self.add(channel)
+
+    @property
+    def channels(self) -> set[str]:
+        """Their names."""
+        return set(self._routes)
 
     def add(self, channel: Channel) -> None:
         """Channels of one name share it: each has types of its own, under the same grant. Raises ValueError."""

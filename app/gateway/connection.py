@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from app.channels.base import refusal
+from app.channels.base import refusal, refusal_to
 from app.delivery.peer import Grants
 from app.errors import RelayError
 from app.gateway.outbound import Outbound
@@ -18,7 +18,7 @@ from app.gateway.socket import Socket
 from app.sessions.address import Address
 from app.sessions.service import Principal
 from app.wire import close
-from app.wire.envelope import MAX_FRAME, Envelope
+from app.wire.envelope import Envelope
 from app.wire.link import MAX_MESSAGE, Close, Deliver, Link, Refuse, Verify
 from app.wire.payloads import Supports
 
@@ -35,14 +35,17 @@ class Connection:
     """Implements delivery.peer.Peer."""
 
     __slots__ = (
-        "_closing", "_gateway", "_inbound", "_inbound_bytes", "_link", "_on_close", "_pump",
+        "_closing", "_deadline", "_gateway", "_inbound", "_inbound_bytes", "_link", "_on_close", "_pump",
         "_socket", "_worker", "address", "bearer", "clean", "closed", "grants", "instance", "link_id",
-        "outbound", "principal", "secure", "supports",
+        "origin", "outbound", "principal", "secure", "supports",
     )  # fmt: skip
 
-    def __init__(self, socket: Socket, gateway: Gateway, address: Address, bearer: str | None, *, secure: bool) -> None:
+    def __init__(
+        self, socket: Socket, gateway: Gateway, address: Address, bearer: str | None, *,
+        secure: bool, origin: str | None,
+    ) -> None:  # fmt: skip
         self.link_id = next(_ids)
-        self.address, self.bearer, self.secure = address, bearer, secure
+        self.address, self.bearer, self.secure, self.origin = address, bearer, secure, origin
         self.principal: Principal | None = None  # None until authenticated
         self.instance: str | None = None
         self.supports = NOTHING
@@ -59,6 +62,7 @@ class Connection:
         self._worker: asyncio.Task[None] | None = None
         self._on_close: list[Callable[[bool], None]] = []
         self._closing = False
+        self._deadline: asyncio.TimerHandle | None = None
 
     # who is there, once authenticated
 
@@ -77,6 +81,10 @@ class Connection:
         return self.principal.session_id
 
     # the rooms' side
+
+    @property
+    def queued(self) -> int:
+        return self.outbound.queued
 
     def send(self, frame: bytes) -> None:
         self.outbound.send(frame)
@@ -149,13 +157,18 @@ class Connection:
 
     async def run(self) -> None:
         """Until the socket is gone."""
-        deadline = asyncio.get_running_loop().call_later(self._gateway.limits.auth_seconds, self._auth_is_late)
+        self.wait_longer(self._gateway.limits.auth_seconds)
         self._socket.listen(self._message)
         try:
             await self._socket.closed()
         finally:
-            deadline.cancel()
             self._ended()
+
+    def wait_longer(self, seconds: float) -> None:
+        """From now, until it has to be authenticated."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._auth_is_late)
 
     def _auth_is_late(self) -> None:
         if not self.authenticated:
@@ -187,8 +200,7 @@ class Connection:
                 return self._authenticate(frame)
             case Refuse(error, ref):
                 self.outbound.send(refusal(error, ref))
-                if len(raw) > MAX_FRAME:
-                    self._gateway.calls.too_large(self, raw)
+                self._gateway.calls.unreadable(self, raw)
             case Close(code, reason, error, ref):
                 if error is not None:
                     self.outbound.send(refusal(error, ref))
@@ -213,7 +225,7 @@ class Connection:
         if not isinstance(exc, RelayError):
             log.error("a handler failed", extra={"link": self.link_id, "type": frame.type}, exc_info=exc)
             exc = RelayError("the relay failed on this frame")
-        self.outbound.send(refusal(exc, frame.id))
+        self.outbound.send(refusal_to(self, exc, frame))
         self._gateway.calls.refused(self, frame, exc)
 
     async def _work(self, waiting: Awaitable[None] | None) -> None:
@@ -247,6 +259,8 @@ class Connection:
 
     def _ended(self) -> None:
         self.closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
         self.clean = self._socket.close_code in (close.NORMAL, close.GOING_AWAY)
         self._link.closed()
         self._inbound.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,13 @@ async def test_the_database(relay: RunningRelay, operator: httpx.AsyncClient, mo
     with pytest.raises(StorageFull):
         await relay.relay.db.write(full)
     assert (await scrape(operator))["talaria_database_failed_commits_total",] == 1
+
+
+async def test_what_the_guide_asks_for_is_there(relay: RunningRelay, operator: httpx.AsyncClient) -> None:
+    guide = (Path(__file__).parents[2] / "deploy/guide.md").read_text()
+    named = set(re.findall(r"\btalaria_\w+", guide))
+    assert len(named) > 4
+    assert named <= {name for name, *_ in await scrape(operator)}
 
 
 async def test_nothing_names_a_device(relay: RunningRelay, operator: httpx.AsyncClient) -> None:

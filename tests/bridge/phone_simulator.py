@@ -59,12 +59,13 @@ class PhoneSimulator:
     replies: dict[str, Callable[[Json], Reply]] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)  # paths that its owner has switched off
     silent: bool = False
-    over: bool = False
     uploads: bool = True  # screenshots go to the relay's files, as the app does; else they come inside the answer
     app: str = "com.hermes.app"
     typed: str = ""
     clipboard: str = ""
+    taken: int = 0  # of `heard`, by `command`
     came: asyncio.Event = field(default_factory=asyncio.Event)
+    known: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def device_id(self) -> str:
@@ -73,49 +74,48 @@ class PhoneSimulator:
     async def status(self, **more: Any) -> None:
         """Say that it can be asked; returns when the relay knows."""
         id = await self.phone.send("bridge", "bridge.status", STATUS | more)
+        self.known.clear()
         await self.phone.send("system", "ping", {"ts": id})
-        await self._until_pong(id)
-
-    async def _until_pong(self, ts: str) -> None:
-        while True:
-            frame = await self.phone.next()
-            if frame.type == "pong" and frame.payload.get("ts") == ts:
-                return
+        async with asyncio.timeout(WAIT):
+            await self.known.wait()
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
+        """It has said its status, and answers."""
         async with asyncio.TaskGroup() as group:
             running = group.create_task(self.run())
             try:
+                await self.status()
                 yield
             finally:
-                self.over = True  # a wait that ends with a frame at the same moment loses the cancellation
                 running.cancel()
 
     async def run(self) -> None:
         """Answer until the socket is gone."""
         with suppress(ConnectionClosed):
-            while not self.over:
-                with suppress(TimeoutError):  # silence: the limit is the tests' own
-                    await self._take(await self.phone.next())
-
-    async def _take(self, frame: Frame) -> None:
-        if frame.type == "bridge.command":
-            self.heard.append(frame.payload)
-            self.came.set()
-            if not self.silent:
-                await self.respond(frame.payload["request_id"], *await self.do(frame.payload))
+            while True:
+                frame = Frame.parse(await self.phone.socket.recv())
+                self.phone.frames.append(frame)
+                if frame.type == "pong":
+                    self.known.set()
+                elif frame.type == "bridge.command":
+                    self.heard.append(frame.payload)
+                    self.came.set()
+                    if not self.silent:
+                        await self.respond(frame.payload["request_id"], *await self.do(frame.payload))
 
     async def respond(self, request_id: str, status: Any, result: Any) -> None:
         said = {"request_id": request_id, "status": status, "result": result}
         await self.phone.send("bridge", "bridge.response", said)
 
     async def command(self) -> Json:
-        """The next command that comes, or the one that has come since this was asked last."""
+        """The next command that this was not asked for yet."""
         async with asyncio.timeout(WAIT):
-            await self.came.wait()
-        self.came.clear()
-        return self.heard[-1]
+            while len(self.heard) <= self.taken:
+                self.came.clear()
+                await self.came.wait()
+        self.taken += 1
+        return self.heard[self.taken - 1]
 
     # what it does
 
@@ -217,6 +217,5 @@ async def simulated(relay: RunningRelay, **auth: Any) -> AsyncIterator[PhoneSimu
     about = {"device_name": "Pixel Test", "device_form_factor": "phone", "client_surface": "android", "supports": OLDER}
     phone = await relay.connect(**(about | auth))
     simulator = PhoneSimulator(phone, relay.url)
-    await simulator.status()
     async with simulator.answering():
         yield simulator

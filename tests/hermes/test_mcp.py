@@ -30,7 +30,6 @@ def tools(gateway: GatewayLab) -> None:
 async def bridged(gateway: GatewayLab) -> AsyncIterator[PhoneSimulator]:
     async with gateway.phone(device_name="Pixel Test") as owner:
         simulator = PhoneSimulator(owner.phone, gateway.command.url)
-        await simulator.status()
         async with simulator.answering():
             yield simulator
 
