@@ -49,7 +49,7 @@ RECORDED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("given", "expected"), RECORDED)
 def test_payload_and_link_are_as_recorded(tmp_path: Path, given: dict[str, Any], expected: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"key": "", "terms": {}, "endpoints": [], "dashboard_url": None} | given
-    places = {"api": Place("192.0.2.10", 18642, False), "relay": Place("192.0.2.10", 18767, False)}
+    places: dict[str, Any] = {"api": Place("192.0.2.10", 18642, False), "relay": Place("192.0.2.10", 18767, False)}
     text, url = built(QrSecret.load(tmp_path), **places, **asked)
     payload = json.loads(text)
     sig = payload.pop("sig")
