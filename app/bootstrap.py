@@ -10,6 +10,7 @@ from typing import Any
 
 from app.approvals.service import Approvals
 from app.backup.restore import finish
+from app.bridge.link import CommandsByLink
 from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
@@ -21,6 +22,7 @@ from app.channels.notifications import Notifications
 from app.channels.proactive import Proactive
 from app.channels.service import PhoneNotifications
 from app.channels.system import System
+from app.channels.terminal import Terminal
 from app.clock import Clock
 from app.data_dir import held
 from app.db import Database, open_database
@@ -60,6 +62,7 @@ from app.sessions.service import Sessions
 from app.sessions.tickets import Tickets
 from app.settings import Settings
 from app.tasks import Supervisor
+from app.terminal.service import Terminals, open_terminals
 from app.threads.service import Threads
 from app.turns.runner import Turns
 
@@ -108,6 +111,7 @@ class Relay:
     bridge: Bridge
     notifications: PhoneNotifications
     metrics: Metrics
+    terminals: Terminals
 
     def upstream(self) -> dict[str, Any]:
         return self.hermes.states() | {"gateway": self.agent_link.state()}
@@ -116,6 +120,7 @@ class Relay:
         self.replies.close()
         self.bridge.drain()
         self.passing.running.drain()
+        self.terminals.drain()
         await self.gateway.drain()
         self.pairing.let_go()
 
@@ -213,6 +218,10 @@ async def open_relay(
         )
         notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
         stack.push_async_callback(notifications.close)
+        terminals = await stack.enter_async_context(
+            open_terminals(settings.terminal, settings.ssh, db=db, clock=clock, tasks=tasks)
+        )
+        agent_link.command = CommandsByLink(bridge)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, attempts=attempts, sessions=sessions, renewals=renewals, tickets=tickets,
@@ -221,7 +230,8 @@ async def open_relay(
         channels = [
             System(clock, push, tasks, renewals), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
-            GatewayMessages(threads), BridgeChannel(bridge), Notifications(notifications),
+            GatewayMessages(threads), Terminal(terminals, outward, tasks), BridgeChannel(bridge),
+            Notifications(notifications),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
@@ -245,5 +255,6 @@ async def open_relay(
             renewals=renewals, tickets=tickets, qr_secret=QrSecret.load(data_dir), pairing=pairing,
             authenticator=authenticator, gateway=gateway, hermes=hermes, passing=passing, agent_link=agent_link,
             approvals=approvals, turns=turns, threads=threads, messages=messages, replies=replies, push=push,
-            media=media, doctor=doctor, bridge=bridge, notifications=notifications, metrics=Metrics(),
+            media=media, doctor=doctor, bridge=bridge, notifications=notifications, terminals=terminals,
+            metrics=Metrics(),
         )  # fmt: skip

@@ -37,9 +37,9 @@ LAYERS = """
 # Where a library may be imported: paths in app/, without .py. A library that is not listed may not be imported at all.
 VENDORS = {
     "alembic": "db/* doctor/host",
-    "asyncssh": "terminal/ssh",
+    "asyncssh": "terminal/ssh*",
     "cryptography": "sessions/* push/* api/* doctor/*",
-    "dotenv": "settings",
+    "dotenv": "settings/*",
     "fastapi": "main api/* mcp/* web/* demo/*",
     "httpcore": "guard",
     "httpx": "guard hermes/* push/* cli/* doctor/* bootstrap",
@@ -72,8 +72,8 @@ RESERVED = {
     "asyncio.create_task": ("tasks", "app.tasks.Supervisor owns tasks"),
     "asyncio.ensure_future": ("tasks", "app.tasks.Supervisor owns tasks"),
     "loop.create_task": ("tasks", "app.tasks.Supervisor owns tasks"),
-    "os.environ": ("settings", "app.settings reads the environment"),
-    "os.getenv": ("settings", "app.settings reads the environment"),
+    "os.environ": ("settings/*", "app.settings reads the environment"),
+    "os.getenv": ("settings/*", "app.settings reads the environment"),
     "print": ("cli/* demo/*", "the service logs"),
     "time.time": ("clock", "app.clock.Clock is injected"),
     "time.time_ns": ("clock", "app.clock.Clock is injected"),
@@ -144,7 +144,7 @@ def test_an_offender_is_named(tmp_path: Path, path: str, code: str, complaint: s
         ("turns/runner.py", "import time\ntime.perf_counter()"),
         ("tasks.py", "import asyncio\nasyncio.get_running_loop().create_task(f())"),
         ("clock.py", "import time\ntime.time()"),
-        ("settings.py", "import os\nos.environ"),
+        ("settings/loading.py", "import os\nos.environ"),
         ("demo/hermes.py", "import uvicorn\nprint('x')"),
     ],
 )

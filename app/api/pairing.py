@@ -45,11 +45,12 @@ async def mint(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -
         offer = await relay.pairing.mint(terms.name, terms.grants, ttl=terms.ttl, hint=terms.hint, actor=caller.actor)
     else:
         offer = await relay.pairing.mint_for_peer(terms, api_token=scan.wants_api_token, actor=caller.actor)
+    own = relay.identity.fingerprint
     return {
-        "ok": True, "code": offer.code, **(scan.shown(offer, relay.qr_secret) if scan else {}),
+        "ok": True, "code": offer.code, **(scan.shown(offer, relay.qr_secret, own) if scan else {}),
         "expires_at": int(offer.expires_at), "offer_id": offer.offer_id,
-        "web_url": pair_link(server.public_url, server.port, offer.code, relay.identity.fingerprint),
-        "fingerprint": relay.identity.fingerprint, "public": server.public_url is not None,
+        "web_url": pair_link(server.public_url, server.port, offer.code, own),
+        "fingerprint": own, "public": server.public_url is not None,
         "name": offer.name, "ttl_seconds": offer.ttl, "grants": dict(offer.grants),
         **({"needs_approval": True} if offer.needs_approval else {}),
         **({"confirms": True} if relay.settings.sessions.pairing_confirm else {}),

@@ -38,7 +38,7 @@ class Scan:
     def wants_api_token(self) -> bool:
         return not self._body.get("api_key") and self._body.get("api_token") is not False
 
-    def shown(self, offer: Offer, secret: QrSecret) -> dict[str, Any]:
+    def shown(self, offer: Offer, secret: QrSecret, fingerprint: str) -> dict[str, Any]:
         terms: dict[str, Any] = {}
         if present(self._body, "ttl_seconds"):
             terms["ttl_seconds"] = offer.ttl or 0
@@ -50,6 +50,7 @@ class Scan:
         text, url = built(
             secret, code=offer.code, key=offer.api_token or self._body.get("api_key") or "", api=self._api,
             relay=self._own, terms=terms, endpoints=self._endpoints, dashboard_url=self._body.get("dashboard_url"),
+            fingerprint=fingerprint,
         )  # fmt: skip
         return {
             "qr_payload": text, "pairing_url": url, "host": self._api.host, "port": self._api.port,

@@ -46,6 +46,10 @@ class Outbound:
         self.closed = False
 
     @property
+    def queued(self) -> int:
+        return self._bytes
+
+    @property
     def has_room(self) -> bool:
         return self._bytes < self._limits.queue_bytes
 

@@ -24,6 +24,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "message.send": ("client_msg_id",),
     "question.answer": (),
     "proactive.reply": ("client_msg_id", "message_id"),
+    "terminal.kill": (),
 }
 
 

@@ -96,9 +96,12 @@ class Place:
 
 def built(
     secret: QrSecret, *, code: str, key: str, api: Place, relay: Place, terms: Mapping[str, Any],
-    endpoints: Sequence[Any], dashboard_url: str | None,
+    endpoints: Sequence[Any], dashboard_url: str | None, fingerprint: str,
 ) -> tuple[str, str]:  # fmt: skip
-    """(JSON of the payload, link that opens the app with it). `terms`: ttl_seconds, grants, transport_hint as given."""
+    """(JSON of the payload, link that opens the app with it). `terms`: ttl_seconds, grants, transport_hint as given.
+
+    `fingerprint` is the relay's own, as `fp`: clients that do not know it pass it over.
+    """
     payload: dict[str, Any] = {
         "hermes": 3 if endpoints else 2 if terms else 1,
         "host": api.host, "port": api.port, "key": key, "tls": api.tls,
@@ -108,6 +111,7 @@ def built(
         payload["endpoints"] = list(endpoints)
     if dashboard_url:
         payload["dashboard_url"] = dashboard_url.rstrip("/")
+    payload["fp"] = fingerprint
     payload["sig"] = secret.sign(payload)
     text = json.dumps(payload, separators=(",", ":"))
     return text, SCHEME + base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
