@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 
-.PHONY: run demo test lint bench clean
+.PHONY: run demo test nightly lint tables bench clean
 
 run: $(VENV)/.runtime
 	$(VENV)/bin/talaria serve
@@ -14,15 +14,22 @@ demo: $(VENV)/.runtime
 
 # What talks to a real Hermes mostly waits for it, so it runs beside the rest; its report comes after.
 test: $(VENV)/.dev
-	@$(PY) -m pytest -m hermes >$(VENV)/hermes-tests.log 2>&1 & hermes=$$!; \
-	$(PY) -m pytest -m "not hermes"; rest=$$?; \
+	@$(PY) -m pytest -m "hermes and not nightly" >$(VENV)/hermes-tests.log 2>&1 & hermes=$$!; \
+	$(PY) -m pytest -m "not hermes and not nightly"; rest=$$?; \
 	wait $$hermes; hermes=$$?; cat $(VENV)/hermes-tests.log; \
 	exit $$((rest | hermes))
+
+# What takes minutes of waiting.
+nightly: $(VENV)/.dev
+	$(PY) -m pytest -m nightly
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+tables: $(VENV)/.dev
+	$(PY) -m deploy.tables
 
 bench: $(VENV)/.dev
 	$(PY) -m deploy.bench

@@ -74,6 +74,13 @@ class NotFound(RelayError):
     http_status = 404
 
 
+class NotSupported(RelayError):
+    """This version, of the relay or of the app on the device, cannot do that."""
+
+    code = "not_supported"
+    http_status = 400
+
+
 class GrantMissing(RelayError):
     """This device was not granted that, or the grant has expired."""
 

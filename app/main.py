@@ -11,10 +11,30 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from app import __version__
-from app.api import edge, health, media, messages, pairing, phone, push, sessions, ws
+from app.api import (
+    bridge,
+    doctor,
+    edge,
+    health,
+    identity,
+    info,
+    media,
+    messages,
+    metrics,
+    notifications,
+    pairing,
+    passed,
+    phone,
+    push,
+    sessions,
+    stopping,
+    ws,
+)
 from app.api.errors import MethodNotAllowed, refuse, render
+from app.api.for_host import ForHost
 from app.bootstrap import Relay
 from app.errors import NotFound, PayloadInvalid, RelayError
+from app.mcp.endpoint import PATH, Endpoint
 from app.web import site
 
 log = logging.getLogger("talaria.http")
@@ -26,12 +46,19 @@ def create_app(relay: Relay) -> ASGIApp:
     app.state.relay = relay
     for router in (
         health.router,
+        info.router,
+        identity.router,
         pairing.router,
         sessions.router,
         messages.router,
         phone.router,
         push.router,
         media.router,
+        stopping.router,
+        doctor.router,
+        bridge.router,
+        notifications.router,
+        metrics.router,
         site.router,
     ):
         app.include_router(router)
@@ -39,7 +66,10 @@ def create_app(relay: Relay) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    return edge.Edge(ws.Links(messages.Sending(app, relay), relay), relay)
+    ours = relay.settings.server
+    tools = Endpoint(relay, hosts=edge.allowed_hosts(ours), origins=edge.allowed_origins(ours))
+    routed = messages.Sending(bridge.Commands(ForHost(passed.Passing(app, relay), relay, PATH, tools), relay), relay)
+    return edge.Edge(ws.Links(routed, relay), relay)
 
 
 async def _relay_error(request: Request, exc: Exception) -> Response:

@@ -37,13 +37,15 @@ MAX_PIECES = 1000  # fragments of a message before they are joined
 class HttpProtocol(HttpToolsProtocol):
     """Bounds the head of a request in bytes and in time: the parser takes any, from anyone.
 
-    Puts itself into `scope["extensions"]["talaria"]`, as sockets do; only `api/served.py` looks there.
+    Puts itself into `scope["extensions"]["talaria"]`, as sockets do; only `api/served.py` and `api/passed.py` look
+    there. `when_gone` is called when the client hangs up: ASGI has no word for it but a task that waits.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None  # None while no head is awaited
+        self.when_gone: Callable[[], None] | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -52,6 +54,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_has_come()
         super().connection_lost(exc)
+        if self.when_gone is not None:
+            self.when_gone()
 
     def data_received(self, data: bytes) -> None:
         awaited = self._head_timer is not None
@@ -68,6 +72,11 @@ class HttpProtocol(HttpToolsProtocol):
     @property
     def is_gone(self) -> bool:
         return self.transport.is_closing()
+
+    @property
+    def is_blocked(self) -> bool:
+        """The next `send` waits for a reader."""
+        return bool(self.flow.write_paused)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import app
+from app.bridge.commands import COMMANDS
 from app.errors import RelayError
 from app.push import fcm, ntfy, webpush
 from app.push.answers import COMMON, Meaning, meaning
@@ -74,7 +75,18 @@ def _consequence(found: Meaning) -> str:
     return f"**{CONSEQUENCES[found.verdict]}** (`{found.code}`): {found.what}"
 
 
-TABLES: dict[str, Callable[[], str]] = {"errors": errors, "settings": settings, "push": push}
+def bridge() -> str:
+    """The commands to a phone, and the routes of the same names."""
+    rows = []
+    for command in COMMANDS:
+        args = ", ".join(param.name + ("" if param.required else "?") for param in command.params)
+        marks = [*(["needs an approval"] if command.destructive else []), *(["untrusted"] if command.untrusted else [])]
+        said = f"{command.summary}{''.join(f' ({mark})' for mark in marks)}"
+        rows.append((f"`{command.method} {command.path}`", f"`{command.name}`", f"`{{{args}}}`" if args else "", said))
+    return _table(("route", "command", "arguments", "what the phone does"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"errors": errors, "settings": settings, "push": push, "bridge": bridge}
 
 
 def rendered(page: str) -> str:

@@ -64,9 +64,11 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
         self._certificate = self._sign(self._name, self._key, ca=True)
 
+    def pem(self) -> str:
+        return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+
     def trust(self) -> ssl.SSLContext:
-        pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
-        return ssl.create_default_context(cadata=pem)
+        return ssl.create_default_context(cadata=self.pem())
 
     def issue(self, name: str) -> tuple[str, str]:
         """Paths of certificate and key."""

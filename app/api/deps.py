@@ -64,18 +64,18 @@ def _token(values: list[str]) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-async def caller_with_chat(here: Relay, scope: Scope) -> Caller:
-    """The operator, the link, or a device that may chat. Raises BearerRequired, GrantMissing, SessionRefused,
+async def caller_with(grant: str, here: Relay, scope: Scope) -> Caller:
+    """The operator, the link, or a device with that grant. Raises BearerRequired, GrantMissing, SessionRefused,
     RateLimited.
     """
     token = _token(header_values(scope, b"authorization"))
     if token is None:
         raise BearerRequired()
-    if (host := _host(here, token)) is not None:
-        return host
+    if (found := _host(here, token)) is not None:
+        return found
     device = await here.sessions.verify_from(token, client(here, scope)[0])
-    if not granted(device.grants, "chat", here.clock.now()):
-        raise GrantMissing("chat is not granted to this device, or the grant has expired")
+    if not granted(device.grants, grant, here.clock.now()):
+        raise GrantMissing(f"{grant} is not granted to this device, or the grant has expired")
     return Caller(device)
 
 
@@ -88,7 +88,7 @@ async def device_or_host(connection: HTTPConnection) -> Caller:
 
 
 async def with_chat(connection: HTTPConnection) -> Caller:
-    return await caller_with_chat(relay(connection), connection.scope)
+    return await caller_with("chat", relay(connection), connection.scope)
 
 
 async def with_chat_or_host_tool(connection: HTTPConnection) -> Caller:
@@ -96,14 +96,25 @@ async def with_chat_or_host_tool(connection: HTTPConnection) -> Caller:
     return _host_tool(connection) or await with_chat(connection)
 
 
+async def with_bridge_or_host_tool(connection: HTTPConnection) -> Caller:
+    return _host_tool(connection) or await caller_with("bridge", relay(connection), connection.scope)
+
+
+async def with_notifications_or_host_tool(connection: HTTPConnection) -> Caller:
+    return _host_tool(connection) or await caller_with("notifications", relay(connection), connection.scope)
+
+
 async def host_or_host_tool(connection: HTTPConnection) -> Caller:
     """The operator or the link. Raises HostRequired, RateLimited."""
-    if (tool := _host_tool(connection)) is not None:
-        return tool
-    token, here = bearer(connection), relay(connection)
-    if token is not None and (host := _host(here, token)) is not None:
-        return host
-    await _count_guess(connection, token)
+    return _host_tool(connection) or await host(relay(connection), connection.scope)
+
+
+async def host(here: Relay, scope: Scope) -> Caller:
+    """The operator or the link, with its token and nothing else. Raises HostRequired, RateLimited."""
+    token = _token(header_values(scope, b"authorization"))
+    if token is not None and (found := _host(here, token)) is not None:
+        return found
+    await _count_guess(here, scope, token)
     raise HostRequired()
 
 
@@ -118,12 +129,11 @@ def _host_tool(connection: HTTPConnection) -> Caller | None:
     return Caller(None) if bare and is_host_tool(relay(connection).settings.server, connection.scope) else None
 
 
-async def _count_guess(connection: HTTPConnection, token: str | None) -> None:
+async def _count_guess(here: Relay, scope: Scope, token: str | None) -> None:
     """A device's token is the wrong one here, but no guess: only what matches nothing counts."""
     if token is not None:
-        here = relay(connection)
         with suppress(SessionRefused):
-            await here.sessions.verify_from(token, client(here, connection.scope)[0])
+            await here.sessions.verify_from(token, client(here, scope)[0])
 
 
 async def operator(connection: HTTPConnection) -> Caller:
@@ -131,7 +141,7 @@ async def operator(connection: HTTPConnection) -> Caller:
     token, here = bearer(connection), relay(connection)
     if token is not None and here.operator.matches(token):
         return Caller(None)
-    await _count_guess(connection, token)
+    await _count_guess(here, connection.scope, token)
     raise OperatorRequired()
 
 
@@ -148,6 +158,22 @@ async def device(connection: HTTPConnection) -> Principal:
     if here.operator.matches(token):
         raise DeviceRequired()
     return await here.sessions.verify_from(token, client(here, connection.scope)[0])
+
+
+async def device_with_chat(here: Relay, scope: Scope) -> Principal:
+    """A session token, or an API token, of a device that may chat.
+
+    Raises BearerRequired, DeviceRequired, GrantMissing, SessionRefused, RateLimited.
+    """
+    token = _token(header_values(scope, b"authorization"))
+    if token is None:
+        raise BearerRequired()
+    if "." not in token and _host(here, token) is not None:  # session tokens have dots, those of the host none
+        raise DeviceRequired()
+    found = await here.sessions.verify_for_api(token, client(here, scope)[0])
+    if not granted(found.grants, "chat", here.clock.now()):
+        raise GrantMissing("chat is not granted to this device, or the grant has expired")
+    return found
 
 
 async def device_or_operator(connection: HTTPConnection) -> Caller:
@@ -188,5 +214,7 @@ Device = Annotated[Principal, Depends(device)]
 DeviceOrHost = Annotated[Caller, Depends(device_or_host)]
 WithChat = Annotated[Caller, Depends(with_chat)]
 WithChatOrHostTool = Annotated[Caller, Depends(with_chat_or_host_tool)]
+WithBridgeOrHostTool = Annotated[Caller, Depends(with_bridge_or_host_tool)]
+WithNotificationsOrHostTool = Annotated[Caller, Depends(with_notifications_or_host_tool)]
 HostOrHostTool = Annotated[Caller, Depends(host_or_host_tool)]
 DeviceOrHostTool = Annotated[Caller, Depends(device_or_host_tool)]

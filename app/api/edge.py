@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.errors import HostUnknown, OriginRefused, render
 from app.bootstrap import Relay
 from app.errors import RelayError
+from app.hermes.passing.paths import is_passed
 from app.logs import bind
 from app.sessions.address import Address, client_address, is_from
 from app.settings import ServerSettings
@@ -30,6 +32,8 @@ _SECURITY = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
+_STARTS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
+_UNROUTED = ("/messages",)  # answered before the framework sees them
 SANDBOX = "sandbox; default-src 'none'"  # for files of others, and whatever else is answered where they are
 
 
@@ -40,6 +44,7 @@ class Edge:
         self._app = app
         self._hosts = allowed_hosts(relay.settings.server)
         self._origins = allowed_origins(relay.settings.server)
+        self._requests = relay.metrics.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -47,7 +52,7 @@ class Edge:
             return
         request_id = secrets.token_hex(8)
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
-        answer = _Answer(send, request_id, in_sandbox=f"{scope['path']}/".startswith("/media/"))
+        answer = _Answer(scope, send, request_id, self._requests, in_sandbox=is_of_others(scope))
         with bind(request_id=request_id):
             refused = self._refusal(scope)
             if refused is not None:
@@ -70,22 +75,26 @@ class Edge:
         origins = header_values(scope, b"origin")
         if scope["type"] == "http" and scope["method"] in _READS:
             return None  # reading is for CORS to allow, and it allows nobody
-        if all(_origin(origin) in self._origins for origin in origins):
+        if all(origin_of(origin) in self._origins for origin in origins):
             return None
         return OriginRefused(detail=" ".join(origins))
 
 
 class _Answer:
-    """A `send` that adds the headers every answer has, unless a route chose its own."""
+    """A `send` that counts the answer and adds the headers every answer has, unless a route chose its own."""
 
-    def __init__(self, send: Send, request_id: str, *, in_sandbox: bool) -> None:
-        self._send = send
+    def __init__(
+        self, scope: Scope, send: Send, request_id: str, counts: Counter[tuple[str, str]], *, in_sandbox: bool
+    ) -> None:
+        self._scope, self._send, self._counts = scope, send, counts
         self._request_id = request_id
         self._in_sandbox = in_sandbox
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         self.started = self.started or message["type"] in ("http.response.start", "websocket.accept")
+        if message["type"] in _STARTS:
+            self._counts[route_class(self._scope), str(message.get("status", 101))] += 1
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self._request_id
@@ -96,6 +105,17 @@ class _Answer:
             if headers.get("content-type", "").startswith("application/json"):
                 headers.setdefault("Cache-Control", "no-store")
         await self._send(message)
+
+
+def route_class(scope: Scope) -> str:
+    """The beginning of the route's own path, never of what was asked for: strangers could make any number of those."""
+    if scope["type"] == "websocket":
+        return "socket"
+    if is_passed(scope["raw_path"]):
+        return "hermes"
+    route = scope.get("route")
+    path: str = scope["path"] if scope["path"] in _UNROUTED else getattr(route, "path", "/other")
+    return path.split("/", 2)[1] or "page"
 
 
 def allowed_hosts(settings: ServerSettings) -> frozenset[str]:
@@ -111,9 +131,9 @@ def allowed_hosts(settings: ServerSettings) -> frozenset[str]:
 def allowed_origins(settings: ServerSettings) -> frozenset[str]:
     """The public URL; without one, loopback under our own port: another port is somebody else's page."""
     if settings.public_url:
-        found: Iterable[str | None] = [_origin(settings.public_url)]
+        found: Iterable[str | None] = [origin_of(settings.public_url)]
     else:
-        found = [_origin(f"http://{name}:{settings.port}") for name in LOOPBACK]
+        found = [origin_of(f"http://{name}:{settings.port}") for name in LOOPBACK]
     return frozenset(origin for origin in found if origin)
 
 
@@ -122,7 +142,12 @@ def names_us(host: str, allowed: frozenset[str]) -> bool:
     return match is not None and (match[1].removesuffix(".") in allowed or match[0] in allowed)
 
 
-def _origin(text: str) -> str | None:
+def is_of_others(scope: Scope) -> bool:
+    """What is answered there was made by somebody else, and a browser may be made to show it."""
+    return f"{scope['path']}/".startswith("/media/") or is_passed(scope["raw_path"])
+
+
+def origin_of(text: str) -> str | None:
     """Without the scheme's own port, as browsers send it. None for what is no origin, `null` among them."""
     try:
         parts = urlsplit(text.lower())

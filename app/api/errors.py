@@ -26,6 +26,13 @@ class OriginRefused(RelayError):
     http_status = 403
 
 
+class OriginUnknown(RelayError):
+    """This relay proves itself under its own origin only: TALARIA_PUBLIC_URL, or loopback where that is not set."""
+
+    code = "origin_unknown"
+    http_status = 421
+
+
 class OperatorRequired(RelayError):
     """This needs the operator token of the relay's data directory, as a bearer."""
 
@@ -68,6 +75,15 @@ class BodyTooLarge(RelayError):
     http_status = 413
 
 
+class RequestStalled(RelayError):
+    """The request stopped in the middle; send it again."""
+
+    code = "request_stalled"
+    layer = "device"
+    http_status = 408
+    retryable = True
+
+
 class MethodNotAllowed(RelayError):
     """There is something at this path, but not for this method."""
 
@@ -75,11 +91,11 @@ class MethodNotAllowed(RelayError):
     http_status = 405
 
 
-class NotSupported(RelayError):
-    """This version cannot do that."""
+class NotStoppable(RelayError):
+    """The relay is the main process of its container: stop it there, and restore with `docker compose run`."""
 
-    code = "not_supported"
-    http_status = 400
+    code = "not_stoppable"
+    http_status = 409
 
 
 def refuse(scope: Scope, error: RelayError) -> Response:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.bodies import described, parse_object
-from app.api.deps import OpenRelay, WithChat, caller_with_chat
+from app.api.deps import OpenRelay, WithChat, caller_with
 from app.api.edge import header_values
 from app.api.errors import BodyInvalid, BodyTooLarge, refuse
 from app.bootstrap import Relay
@@ -84,7 +84,7 @@ def _accepted(answer: dict[str, Any]) -> Response:
 
 
 async def _accept(relay: Relay, scope: Scope, receive: Receive) -> dict[str, Any]:
-    caller = await caller_with_chat(relay, scope)
+    caller = await caller_with("chat", relay, scope)
     said = parse(await read(receive))
     return await relay.messages.send(draft_of(said), sender=caller.sender, key=key_of(scope))
 
@@ -92,8 +92,8 @@ async def _accept(relay: Relay, scope: Scope, receive: Receive) -> dict[str, Any
 # what the routes of older clients share
 
 
-async def read(receive: Receive) -> bytes:
-    """The body. Raises BodyTooLarge, ClientDisconnect."""
+async def read(receive: Receive, most: int = MAX_BODY) -> bytes:
+    """The body, of at most so many bytes. Raises BodyTooLarge, ClientDisconnect."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -102,8 +102,8 @@ async def read(receive: Receive) -> bytes:
             raise ClientDisconnect()
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > MAX_BODY:
-            raise BodyTooLarge(f"the body may have at most {MAX_BODY} bytes")
+        if size > most:
+            raise BodyTooLarge(f"the body may have at most {most} bytes")
         if not message.get("more_body"):
             return b"".join(chunks)
 

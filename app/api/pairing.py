@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse
 
 from app.api.bodies import PeerRoute, described, present, read_model, read_object
 from app.api.deps import OpenRelay, Operator, OperatorOrHostTool
 from app.api.edge import client
-from app.api.errors import BodyInvalid, NotSupported
-from app.pairing.errors import PairingCodeInvalid, PairingCodeRejected
+from app.api.errors import BodyInvalid, OperatorRequired
+from app.api.scan import Scan, endpoints_of
+from app.pairing.errors import ConfirmationPending, PairingCodeInvalid, PairingCodeRejected
 from app.pairing.link import pair_link
+from app.pairing.offers import Terms
 from app.sessions import grants as rules
 from app.wire.payloads import Auth
 
@@ -25,69 +29,137 @@ router = APIRouter(tags=["pairing"])
 
 @host.post("/pairing/mint")
 async def mint(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -> dict[str, Any]:
-    """`grants` as a list: exactly these, each as long as by default. As an object (seconds, 0 = never): the defaults
+    """`for`: hermes-relay (default), whose clients scan `qr_payload`, or web.
+
+    `grants` as a list: exactly these, each as long as by default. As an object (seconds, 0 = never): the defaults
     with these changes. `ttl_seconds` 0 = never ends.
     """
     body = await read_object(request)
-    purpose = body.get("for") or "web"
-    if purpose == "hermes-relay":
-        raise NotSupported("pairing the Hermes-Relay app by QR is not supported by this version; use 'for': 'web'")
-    if purpose != "web":
+    purpose = body.get("for") or "hermes-relay"
+    if purpose not in ("web", "hermes-relay"):
         raise BodyInvalid("'for' must be web or hermes-relay")
-    listed = isinstance(body.get("grants"), list)
-    offer = await relay.pairing.mint(
-        _name(body),
-        _listed_grants(body["grants"]) if listed else _grants(body, strict=True),
-        ttl=_ttl(body), hint=_hint(body), actor=caller.actor,
-    )  # fmt: skip
     server = relay.settings.server
+    scan = Scan(body, server) if purpose == "hermes-relay" else None
+    terms = _terms(body, strict=scan is None, lists=True)
+    if scan is None:
+        offer = await relay.pairing.mint(terms.name, terms.grants, ttl=terms.ttl, hint=terms.hint, actor=caller.actor)
+    else:
+        offer = await relay.pairing.mint_for_peer(terms, api_token=scan.wants_api_token, actor=caller.actor)
+    own = relay.identity.fingerprint
     return {
-        "ok": True, "code": offer.code, "offer_id": offer.offer_id, "expires_at": int(offer.expires_at),
-        "web_url": pair_link(server.public_url, server.port, offer.code), "public": server.public_url is not None,
+        "ok": True, "code": offer.code, **(scan.shown(offer, relay.qr_secret, own) if scan else {}),
+        "expires_at": int(offer.expires_at), "offer_id": offer.offer_id,
+        "web_url": pair_link(server.public_url, server.port, offer.code, own),
+        "fingerprint": own, "public": server.public_url is not None,
         "name": offer.name, "ttl_seconds": offer.ttl, "grants": dict(offer.grants),
+        **({"needs_approval": True} if offer.needs_approval else {}),
+        **({"confirms": True} if relay.settings.sessions.pairing_confirm else {}),
     }  # fmt: skip
 
 
 @host.post("/pairing/register")
 async def register(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -> dict[str, Any]:
     """For tools that make codes themselves. Grants that this relay does not have are passed over."""
+    code, endpoints, terms = await _registration(request)
+    with _peer_words():
+        offer = await relay.pairing.register(
+            code, terms.name, terms.grants, ttl=terms.ttl, hint=terms.hint, actor=caller.actor
+        )  # fmt: skip
+    return {"ok": True, "code": offer.code} | ({"endpoints": endpoints} if endpoints else {})
+
+
+@host.post("/pairing/approve")
+async def approve(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -> dict[str, Any]:
+    """Say yes to a code: one that was minted or registered while confirmation is on, or a new one."""
+    if relay.settings.sessions.pairing_confirm and "authorization" not in request.headers:
+        raise OperatorRequired()  # a tool that may mint must not be able to approve what it minted
+    code, endpoints, terms = await _registration(request)
+    with _peer_words():
+        offer = await relay.pairing.approve(code, terms, actor=caller.actor)
+    return {"ok": True, "code": offer.code} | ({"endpoints": endpoints} if endpoints else {})
+
+
+async def _registration(request: Request) -> tuple[str, list[Any] | None, Terms]:
     body = await read_object(request)
     code = body.get("code")
     if not isinstance(code, str) or not code:
         raise BodyInvalid("missing 'code' field")
-    endpoints = body.get("endpoints")
-    if present(body, "endpoints") and not isinstance(endpoints, list):
-        raise BodyInvalid("endpoints must be an array")
+    return code, endpoints_of(body), _terms(body, strict=False, lists=False)
+
+
+@contextmanager
+def _peer_words() -> Iterator[None]:
     try:
-        offer = await relay.pairing.register(
-            code, _name(body), _grants(body, strict=False), ttl=_ttl(body), hint=_hint(body), actor=caller.actor
-        )
+        yield
     except PairingCodeInvalid:
         # hermes-relay's words; this relay takes up to 16 characters.
         raise PairingCodeInvalid("invalid code format (must be 6 chars from A-Z / 0-9)") from None
-    return {"ok": True, "code": offer.code} | ({"endpoints": endpoints} if endpoints else {})
 
 
-@router.post("/pairing/redeem", openapi_extra=described(Auth))
-async def redeem(request: Request, relay: OpenRelay) -> dict[str, Any]:
-    """What `system/auth` with a pairing code does, for clients without a socket: the answer is `auth.ok`'s payload."""
+@router.get("/pairing/pending")
+async def pending(relay: OpenRelay, _: Operator) -> dict[str, Any]:
+    """Devices that redeemed a code and wait for the operator: the digits are on their screens too."""
+    return {
+        "pending": [
+            {
+                "confirm": offer.confirm, "offer_id": offer.offer_id, "offer_name": offer.name,
+                "device": offer.claimant or {}, "expires_at": int(offer.confirm_until or 0),
+            }
+            for offer in await relay.pairing.pending()
+        ]
+    }  # fmt: skip
+
+
+@router.post("/pairing/confirm")
+async def confirm(request: Request, relay: OpenRelay, caller: Operator) -> dict[str, Any]:
+    """`{confirm: "123456", allow: true | false}`. A no voids the code."""
+    body = await read_object(request)
+    digits, allow = body.get("confirm"), body.get("allow")
+    if not isinstance(digits, str) or not isinstance(allow, bool):
+        raise BodyInvalid("needs 'confirm' (six digits as text) and 'allow' (true or false)")
+    offer_id = await relay.pairing.confirm(digits.strip(), allow=allow, actor=caller.actor)
+    return {"ok": True, "allowed": allow, "offer_id": offer_id}
+
+
+@router.post("/pairing/redeem", openapi_extra=described(Auth), response_model=None)
+async def redeem(request: Request, relay: OpenRelay) -> dict[str, Any] | JSONResponse:
+    """What `system/auth` with a pairing code does, for clients without a socket: the answer is `auth.ok`'s payload.
+
+    202 `{confirm, expires_at}`: the operator has to say yes. Ask again with the same body.
+    """
     auth = await read_model(request, Auth)
     if not auth.pairing_code:
         raise PairingCodeRejected()
     address, secure = client(relay, request.scope)
-    return (await relay.authenticator.authenticate(auth, address, None, secure=secure)).ok
+    try:
+        return (await relay.authenticator.authenticate(auth, address, secure=secure)).ok
+    except ConfirmationPending as exc:
+        return JSONResponse({"confirm": exc.confirm, "expires_at": int(exc.expires_at)}, exc.http_status)
 
 
 @router.get("/pairing/offers/{offer_id}")
 async def offer_status(
-    offer_id: str, relay: OpenRelay, _: Operator, wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0
+    offer_id: str,
+    relay: OpenRelay,
+    _: Operator,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0,
+    seen: str = "waiting",
 ) -> dict[str, Any]:
-    """`waiting`, `redeemed` or `expired`; with `wait`, at the latest after so many seconds, at once when redeemed."""
-    status = await relay.pairing.wait(offer_id, wait)
+    """`waiting`, `approving`, `confirming`, `redeemed` or `expired`; with `wait`, once it is no longer what was
+    `seen`, or after so many seconds.
+    """
+    status = await relay.pairing.wait(offer_id, wait, seen)
     return {
         "state": status.state, "expires_at": int(status.expires_at),
-        "device_id": status.device_id, "device_name": status.device_name,
+        "device_id": status.device_id, "device_name": status.device_name, "confirm": status.confirm,
     }  # fmt: skip
+
+
+def _terms(body: Mapping[str, Any], *, strict: bool, lists: bool) -> Terms:
+    """`strict`: unknown grants are refused. `lists`: they may be names alone."""
+    listed = lists and isinstance(body.get("grants"), list)
+    grants = _listed_grants(body["grants"]) if listed else _grants(body, strict=strict)
+    return Terms(_name(body), grants, _ttl(body), _hint(body))
 
 
 def _name(body: Mapping[str, Any]) -> str | None:

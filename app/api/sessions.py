@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 
 from fastapi import APIRouter, Request
 
-from app.api.bodies import PeerRoute, present, read_object
+from app.api.bodies import PeerRoute, described, present, read_model, read_object
 from app.api.deps import Caller, Device, DeviceOrHostTool, OpenRelay, Operator
+from app.api.edge import client
 from app.api.errors import BearerRequired, BodyInvalid
 from app.errors import NotFound
 from app.sessions import grants as rules
-from app.sessions.service import Change
+from app.sessions.changes import Change
 from app.sessions.store import Session
+from app.wire.payloads import SessionRenew
 
 MAX_NAME = 120
 
@@ -33,6 +35,27 @@ async def whoami(relay: OpenRelay, device: Device) -> dict[str, Any]:
     if mine is None:
         raise NotFound("this session has just ended")
     return _view(mine, Caller(device))
+
+
+@router.post("/session/renew", openapi_extra=described(SessionRenew))
+async def renew(request: Request, relay: OpenRelay) -> dict[str, Any]:
+    """By a refresh token. The one before stays good until the new one, or what came with it, is seen."""
+    asked = await read_model(request, SessionRenew)
+    return (await relay.renewals.renew(asked.refresh_token, client(relay, request.scope)[0])).said()
+
+
+@router.post("/session/ticket")
+async def ticket(request: Request, relay: OpenRelay, device: Device) -> dict[str, Any]:
+    """Opens one socket, for a page of the same origin, within half a minute: `session_token` of its `system/auth`."""
+    made, expires_at = await relay.tickets.issue(device, request.headers.get("origin"))
+    return {"ticket": made, "expires_at": expires_at}
+
+
+@router.post("/keys/rotate")
+async def rotate_keys(relay: OpenRelay, caller: Operator) -> dict[str, Any]:
+    """A new key signs session tokens; the others verify on. `gone` are those that no live session needs any more."""
+    kid, gone = await relay.renewals.rotate_keys(caller.actor)
+    return {"ok": True, "kid": kid, "gone": gone}
 
 
 @router.get("/devices")

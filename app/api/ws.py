@@ -46,7 +46,8 @@ class Links:
         if is_link:
             await link.serve(self._relay, socket, bearer or "")
         else:
-            await self._relay.gateway.serve(socket, address, bearer, secure=secure)
+            origin = next(iter(header_values(scope, b"origin")), None)
+            await self._relay.gateway.serve(socket, address, bearer, secure=secure, origin=origin)
 
     async def _refusal(self, path: str, address: Address) -> RelayError | None:
         if path not in (*PATHS, link.PATH):

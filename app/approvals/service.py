@@ -149,6 +149,11 @@ class Approvals:
         questions = [entry.as_payload() for entry in shown if entry.kind == "question"]
         return frames.fitting(approvals), frames.fitting(questions)
 
+    def waiting(self) -> dict[str, int]:
+        """How many approvals and questions wait for an answer."""
+        kinds = [entry.kind for entry in self._register if entry.shown and entry.live]
+        return {kind: kinds.count(kind) for kind in ("approval", "question")}
+
     # answering
 
     async def respond(self, device_id: str, approval_id: str, choice: str, key: str | None) -> Json:

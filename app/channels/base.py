@@ -28,7 +28,7 @@ class Call:
         self.peer.send(encode(channel or self.frame.channel, type_, payload, id=self.frame.id))
 
     def refuse(self, error: RelayError) -> None:
-        self.peer.send(refusal(error, self.frame.id))
+        self.peer.send(refusal_to(self.peer, error, self.frame))
 
 
 def refusal(error: RelayError, ref: str | None) -> bytes:
@@ -41,15 +41,23 @@ def refusal(error: RelayError, ref: str | None) -> bytes:
     return encode("system", "error", payload, id=ref)
 
 
-def receives(type_: str, model: type[BaseModel] | None) -> Callable[[H], H]:
+def refusal_to(peer: Peer, error: RelayError, frame: Envelope) -> bytes:
+    """As the client understands it: one that knows no turns waits for the end of its `chat.send` in the chat."""
+    if (frame.channel, frame.type) == ("chat", "chat.send") and not peer.supports.turns:
+        return encode("chat", "chat.error", {"message": error.message, "code": error.code}, id=frame.id)
+    return refusal(error, frame.id)
+
+
+def receives(type_: str, model: type[BaseModel] | None, *, needs_grant: bool = True) -> Callable[[H], H]:
     """Marks a method `(self, payload: model, call: Call) -> None`, plain or async, as the handler of a type.
 
     Without a model the payload is passed as it came. A handler ends after its database work; what waits for an
-    upstream or another frame runs as a task of its room.
+    upstream or another frame runs as a task of its room. What a device only tells of itself need not need the
+    channel's grant.
     """
 
     def mark(handler: H) -> H:
-        handler.__receives__ = (type_, model)  # type: ignore[attr-defined]
+        handler.__receives__ = (type_, model, needs_grant)  # type: ignore[attr-defined]
         return handler
 
     return mark
@@ -62,19 +70,23 @@ class Channel:
     grant: ClassVar[str | None]  # None: open to every paired device
 
     @classmethod
-    def types(cls) -> dict[str, tuple[str, type[BaseModel] | None]]:
-        """Type → (method name, payload model)."""
+    def types(cls) -> dict[str, tuple[str, type[BaseModel] | None, bool]]:
+        """Type → (method name, payload model, whether it needs the grant)."""
         marked = (
             (name, getattr(getattr(cls, name), "__receives__", None)) for name in dir(cls) if not name.startswith("__")
         )
-        return {mark[0]: (name, mark[1]) for name, mark in marked if mark is not None}
+        return {mark[0]: (name, *mark[1:]) for name, mark in marked if mark is not None}
 
 
-Handlers: TypeAlias = dict[str, tuple[Callable[..., Any], type[BaseModel] | None]]  # by type
+# By type: the method, the model of its payload, and the grant it needs.
+Handlers: TypeAlias = dict[str, tuple[Callable[..., Any], type[BaseModel] | None, str | None]]
 
 
 def _handlers(channel: Channel) -> Handlers:
-    return {type_: (getattr(channel, method), model) for type_, (method, model) in channel.types().items()}
+    return {
+        type_: (getattr(channel, method), model, channel.grant if needs_grant else None)
+        for type_, (method, model, needs_grant) in channel.types().items()
+    }
 
 
 class Dispatch:
@@ -85,6 +97,11 @@ class Dispatch:
         self._routes: dict[str, tuple[str | None, Handlers]] = {}
         for channel in channels:
             self.add(channel)
+
+    @property
+    def channels(self) -> set[str]:
+        """Their names."""
+        return set(self._routes)
 
     def add(self, channel: Channel) -> None:
         """Channels of one name share it: each has types of its own, under the same grant. Raises ValueError."""
@@ -106,12 +123,11 @@ class Dispatch:
         if route is None:
             raise UnknownChannel(f"there is no channel {frame.channel!r}")
         grant, handlers = route
+        function, model, grant = handlers.get(frame.type, (None, None, grant))
         if grant is not None and not granted(peer.grants, grant, self._clock.now()):
             raise GrantMissing(f"{frame.channel} is not granted to this device, or the grant has expired")
-        handler = handlers.get(frame.type)
-        if handler is None:
+        if function is None:
             raise UnknownType(f"{frame.channel} has no type {frame.type!r}")
-        function, model = handler
         if model is None:
             return function(frame.payload, Call(peer, frame))  # type: ignore[no-any-return]
         try:

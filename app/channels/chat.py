@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.channels.base import Call, Channel, receives
 from app.channels.later import Later
-from app.errors import PayloadInvalid, RelayError
+from app.errors import PayloadInvalid
 from app.tasks import Supervisor
 from app.turns.runner import Turns
 from app.wire.payloads import ChatSend, ChatStop, ChatWatch
@@ -20,14 +20,7 @@ class Chat(Channel):
 
     @receives("chat.send", ChatSend)
     async def send(self, payload: ChatSend, call: Call) -> None:
-        try:
-            await self._turns.send(
-                call.peer, payload, call.frame.id, lambda answer: call.answer("chat.accepted", answer)
-            )  # fmt: skip
-        except RelayError as exc:
-            if call.peer.supports.turns:
-                raise
-            call.answer("chat.error", {"message": exc.message, "code": exc.code})
+        await self._turns.send(call.peer, payload, call.frame.id, lambda answer: call.answer("chat.accepted", answer))
 
     @receives("chat.watch", ChatWatch)
     async def watch(self, payload: ChatWatch, call: Call) -> None:

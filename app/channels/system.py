@@ -9,16 +9,17 @@ from app.channels.base import Call, Channel, receives
 from app.clock import Clock
 from app.errors import PayloadInvalid, RelayError
 from app.push.service import Push
+from app.sessions.renewals import Renewals
 from app.tasks import Supervisor
-from app.wire.payloads import Ack, Presence, PushRegister, PushUnregister, Sync
+from app.wire.payloads import Ack, Presence, PushRegister, PushUnregister, SessionRenew, Sync
 
 
 class System(Channel):
     name = "system"
     grant = None
 
-    def __init__(self, clock: Clock, push: Push, tasks: Supervisor) -> None:
-        self._clock, self._push, self._tasks = clock, push, tasks
+    def __init__(self, clock: Clock, push: Push, tasks: Supervisor, renewals: Renewals) -> None:
+        self._clock, self._push, self._tasks, self._renewals = clock, push, tasks, renewals
 
     @receives("ping", None)
     def ping(self, payload: Mapping[str, Any], call: Call) -> None:
@@ -38,6 +39,14 @@ class System(Channel):
     @receives("sync", Sync)
     def sync(self, sync: Sync, call: Call) -> None:
         call.peer.replay(sync.after)
+
+    @receives("session.renew", SessionRenew)
+    async def renew(self, asked: SessionRenew, call: Call) -> None:
+        """A link renews its own session. Its grants are those of the renewed one from the answer on."""
+        made = await self._renewals.renew(
+            asked.refresh_token, None, device_id=call.peer.device_id, session_id=call.peer.session_id
+        )  # fmt: skip
+        call.answer("session.renewed", made.said())
 
     # waking
 

@@ -7,10 +7,14 @@ from typing import Annotated
 import typer
 
 from app import __version__
+from app.cli.backup import backup, restore_command
 from app.cli.config import config
+from app.cli.confirm import confirm
 from app.cli.demo import demo
 from app.cli.devices import devices
+from app.cli.doctor import doctor
 from app.cli.hermes_plugin import hermes_plugin
+from app.cli.keys import keys
 from app.cli.pair import pair
 from app.cli.push import push
 from app.cli.send import send
@@ -45,9 +49,14 @@ def _options(
 app.command()(serve)
 app.command()(demo)
 app.command()(pair)
+app.command()(confirm)
 app.add_typer(devices, name="devices")
 app.command()(send)
 app.add_typer(push, name="push")
 app.add_typer(hermes_plugin, name="hermes-plugin")
+app.command()(doctor)
+app.command()(backup)
+app.command("restore")(restore_command)
 app.command()(config)
 app.command()(token)
+app.add_typer(keys, name="keys")

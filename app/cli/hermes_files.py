@@ -20,12 +20,20 @@ PLUGIN = "talaria"
 MARK = "# Talaria: written by `talaria hermes-plugin install`, removed by `talaria hermes-plugin uninstall`"
 NAMES = ("TALARIA_LINK_URL", "TALARIA_LINK_TOKEN", "TALARIA_HOME_CHANNEL")
 BLOCK = f"plugins:\n  enabled:\n    - {PLUGIN}\n"
+BEARER = "Bearer ${TALARIA_LINK_TOKEN}"  # Hermes fills it in from its .env
 _SEQUENCE = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\n( *)- ", re.MULTILINE)
 _OURS = re.compile(rf"^(?:export )?(?:{'|'.join(NAMES)})=")
 
 
-def config_with(text: str) -> str:
-    """`plugins.enabled` names the plugin. Raises CommandFailed where the file is no configuration."""
+def config_with(text: str, mcp_url: str | None = None) -> str:
+    """`plugins.enabled` names the plugin, and `mcp_servers` the relay's tools where there is a URL of them. Raises
+    CommandFailed where the file is no configuration.
+    """
+    text = _with_plugin(text)
+    return text if mcp_url is None else _with_server(text, mcp_url)
+
+
+def _with_plugin(text: str) -> str:
     config = _parsed(text)
     plugins = config.get("plugins") or {}
     if not isinstance(plugins, dict):
@@ -35,17 +43,61 @@ def config_with(text: str) -> str:
         raise CommandFailed("plugins.enabled in config.yaml is not a list; mend it and try again")
     if PLUGIN in enabled:
         return text
-    if "plugins" not in config and not text.lstrip().startswith("{") and not _is_json(text):
-        end = "" if not text or text.endswith("\n") else "\n"
-        return _checked(config | {"plugins": {"enabled": [PLUGIN]}}, text + end + BLOCK)
+    if "plugins" not in config and _is_block(text):
+        return _checked(config | {"plugins": {"enabled": [PLUGIN]}}, _ended(text) + BLOCK)
     enabled.append(PLUGIN)
     plugins["enabled"] = enabled
     config["plugins"] = plugins
     return _dumped(config, text)
 
 
+def _with_server(text: str, url: str) -> str:
+    """One that the owner has written stays."""
+    config = _parsed(text)
+    servers = config.get("mcp_servers") or {}
+    if not isinstance(servers, dict):
+        raise CommandFailed("mcp_servers in config.yaml is not a mapping; mend it and try again")
+    if PLUGIN in servers:
+        return text
+    ours = {"url": url, "headers": {"Authorization": BEARER}}
+    if "mcp_servers" not in config and _is_block(text):
+        return _checked(config | {"mcp_servers": {PLUGIN: ours}}, _ended(text) + server_block(url))
+    servers[PLUGIN] = ours
+    config["mcp_servers"] = servers
+    return _dumped(config, text)
+
+
+def server_block(url: str) -> str:
+    """As an owner writes it."""
+    return f"mcp_servers:\n  {PLUGIN}:\n    url: {url}\n    headers:\n      Authorization: {BEARER}\n"
+
+
+def has_server(text: str) -> bool:
+    """Raises CommandFailed."""
+    servers = _parsed(text).get("mcp_servers")
+    return isinstance(servers, dict) and PLUGIN in servers
+
+
 def config_without(text: str, before: str) -> str:
-    """`plugins.enabled` does not name it; what is empty now and was not in `before` goes too. Raises CommandFailed."""
+    """Neither is named; what is empty now and was not in `before` goes too. Raises CommandFailed."""
+    return _without_plugin(_without_server(text, before), before)
+
+
+def _without_server(text: str, before: str) -> str:
+    config, old = _parsed(text), _parsed(before)
+    servers = config.get("mcp_servers")
+    if not isinstance(servers, dict) or PLUGIN not in servers or PLUGIN in (old.get("mcp_servers") or {}):
+        return text
+    block = server_block(str((servers[PLUGIN] or {}).get("url")))
+    if text.endswith(block) and "mcp_servers" not in old:
+        return text.removesuffix(block)
+    del servers[PLUGIN]
+    if not servers and "mcp_servers" not in old:
+        del config["mcp_servers"]
+    return _dumped(config, text)
+
+
+def _without_plugin(text: str, before: str) -> str:
     config, old = _parsed(text), _parsed(before)
     plugins = config.get("plugins")
     enabled = plugins.get("enabled") if isinstance(plugins, dict) else None
@@ -63,10 +115,8 @@ def config_without(text: str, before: str) -> str:
 
 def env_with(text: str, values: Mapping[str, str]) -> str:
     """Our block at the end, where it goes before what somebody wrote above it."""
-    text = env_without(text)
-    gap = "" if not text or text.endswith("\n") else "\n"
     lines = [MARK, *(f"{name}={values[name]}" for name in NAMES if name in values)]
-    return text + gap + "\n".join(lines) + "\n"
+    return _ended(env_without(text)) + "\n".join(lines) + "\n"
 
 
 def env_without(text: str) -> str:
@@ -115,6 +165,15 @@ def _checked(wanted: dict[str, Any], text: str) -> str:
 
 def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _is_block(text: str) -> bool:
+    """A mapping in block style, to whose end another key can be written."""
+    return not text.lstrip().startswith("{") and not _is_json(text)
 
 
 def _is_json(text: str) -> bool:

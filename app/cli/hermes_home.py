@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.client import CommandFailed
-from app.cli.hermes_files import PLUGIN, config_with, config_without, env_with, env_without
+from app.cli.hermes_files import PLUGIN, config_with, config_without, env_with, env_without, has_server
 
 SIGNS = ("config.yaml", ".env", "state.db")  # a Hermes home has at least one of them
 
@@ -51,10 +51,16 @@ class HermesHome:
         if not os.access(self.path, os.W_OK):
             raise CommandFailed(f"{self.path} cannot be written: run this command as the user that runs Hermes")
 
-    def install(self, env: Mapping[str, str]) -> None:
-        """Files, settings and token. A second time it renews them. Raises CommandFailed."""
+    def has_server(self) -> bool:
+        """Whether its configuration names the relay's tools. Raises CommandFailed."""
+        return has_server(self._read("config.yaml") or "")
+
+    def install(self, env: Mapping[str, str], mcp_url: str | None = None) -> None:
+        """Files, settings and token, and the relay's tools where there is a URL of them. A second time it renews them.
+        Raises CommandFailed.
+        """
         self.check()
-        config = self._plan("config.yaml", config_with, config_without)
+        config = self._plan("config.yaml", lambda text: config_with(text, mcp_url), config_without)
         dotenv = self._plan(".env", lambda text: env_with(text, env), lambda text, _: env_without(text))
         self._make(self.state, 0o700)
         self._copy_plugin()

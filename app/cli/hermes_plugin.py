@@ -34,6 +34,9 @@ def install(
     url: Annotated[str | None, typer.Option(help="Where Hermes reaches this relay; else on this host.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="The link token; else of this data directory.")] = None,
     home_channel: Annotated[str, typer.Option(help="The chat that cron and notices go to.")] = HOME_CHAT,
+    mcp: Annotated[
+        bool | None, typer.Option("--mcp/--no-mcp", help="The phone as tools for the agent; as it was if unsaid.")
+    ] = None,
 ) -> None:
     """Copy the plugin and write the settings it needs. Run it again after an upgrade of Talaria."""
     home = _home(hermes_home)
@@ -42,8 +45,11 @@ def install(
     env = {
         "TALARIA_LINK_URL": _url(url), "TALARIA_LINK_TOKEN": _token(token_file), "TALARIA_HOME_CHANNEL": home_channel
     }  # fmt: skip
-    home.install(env)
+    tools = home.has_server() if mcp is None else mcp
+    home.install(env, _mcp_url(env["TALARIA_LINK_URL"]) if tools else None)
     say(f"The plugin is in {home.plugin}.")
+    if tools:
+        note(wrapped("The agent has the phone as tools, if Hermes is installed with its extra: `hermes-agent[mcp]`."))
     if others := home.others():
         note(wrapped(f"Not touched: {', '.join(others)}. `hermes plugins list` says which are enabled."))
     note(wrapped(f"Hermes dials {env['TALARIA_LINK_URL']}. Restart its gateway: `hermes gateway restart`."))
@@ -73,6 +79,10 @@ def _url(given: str | None) -> str:
     if not re.fullmatch(r"(?:https?|wss?)://[^\s#'\"]+", url):
         raise CommandFailed(f"{url} is no address of a relay: it looks like http://127.0.0.1:8767")
     return url
+
+
+def _mcp_url(link: str) -> str:
+    return f"http{link.removeprefix('http').removeprefix('ws')}/mcp"
 
 
 def _token(file: Path | None) -> str:

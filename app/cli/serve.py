@@ -48,11 +48,12 @@ def warn(settings: Settings) -> None:
 
 
 def banner(settings: Settings, url: str) -> str:
-    """Where it listens and what stands behind it. Holds no secret: it is in everybody's logs."""
-    upstream = settings.hermes.hermes_api_url or "switched off (TALARIA_HERMES_API_URL is empty)"
-    if settings.hermes.hermes_api_url and settings.hermes.hermes_api_key is None:
+    """Where it listens and what stands behind it. Holds no secret and no host of others: it is in everybody's logs."""
+    hermes = settings.hermes
+    upstream = _routes("TALARIA_HERMES_API", hermes.hermes_api_url, hermes.hermes_api_remote_url)
+    if not upstream.startswith("switched") and hermes.hermes_api_key is None:
         upstream += ", without a key (TALARIA_HERMES_API_KEY)"
-    dashboard = settings.hermes.hermes_dashboard_url or "switched off (TALARIA_HERMES_DASHBOARD_URL is empty)"
+    dashboard = _routes("TALARIA_HERMES_DASHBOARD", hermes.hermes_dashboard_url, hermes.hermes_dashboard_remote_url)
     return (
         f"Talaria {__version__} listens on {url}\n"
         f"  phones use  {settings.server.public_url or 'no public URL'}\n"
@@ -60,6 +61,14 @@ def banner(settings: Settings, url: str) -> str:
         f"  dashboard   {dashboard}\n"
         f"  data        {settings.server.data_dir.absolute()}"
     )
+
+
+def _routes(prefix: str, local: str, remote: str) -> str:
+    if local and remote:
+        return f"at {prefix}_URL, else at {prefix}_REMOTE_URL"
+    if not (local or remote):
+        return f"switched off ({prefix}_URL is empty)"
+    return f"at {prefix}_URL" if local else f"at {prefix}_REMOTE_URL"
 
 
 class Stoppable:

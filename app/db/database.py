@@ -14,6 +14,7 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -25,6 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.migrate import migrate
 from app.errors import Misconfigured, Overloaded, RelayError, StorageFailed, StorageFull
+from app.metrics import Histogram
 
 log = logging.getLogger("talaria.db")
 T = TypeVar("T")
@@ -92,11 +94,19 @@ class Database:
         self._queued = 0
         self._closed = False
         self._stored_at = -math.inf  # when the last commit was made, unless it failed
+        self.commit_seconds = Histogram(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+        self.batch_works = Histogram(1, 2, 4, 8, 16, 32, 64, 128, MAX_BATCH)
+        self.failed_commits = 0
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="db-read")
         self._local = threading.local()
         self._reading: list[Connection] = []
         self._writer = threading.Thread(target=self._write_forever, name="db-write", daemon=True)
         self._writer.start()
+
+    @property
+    def queued(self) -> int:
+        """Works that are not committed yet."""
+        return self._queued
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         """Run `work` in a transaction. Raises what it raises, StorageFull, StorageFailed, Overloaded."""
@@ -175,7 +185,7 @@ class Database:
         connection.close()
 
     def _commit(self, connection: Connection, driver: sqlite3.Connection, batch: list[_Job]) -> None:
-        changes = driver.total_changes
+        changes, began = driver.total_changes, time.perf_counter()
         try:
             driver.execute("BEGIN IMMEDIATE")
             for job in batch:
@@ -187,11 +197,14 @@ class Database:
         except Exception as exc:
             error = _storage_error(exc)
             self._stored_at = -math.inf
+            self.failed_commits += 1
             log.error("commit failed", extra={"works": len(batch), "code": error.code, "reason": str(exc)})
             connection.rollback()
             driver.rollback()
             for job in batch:
                 job.error, job.callbacks = job.error or error, ()
+        self.commit_seconds.observe(time.perf_counter() - began)
+        self.batch_works.observe(len(batch))
 
     def _run(self, connection: Connection, driver: sqlite3.Connection, job: _Job) -> None:
         """One work in its savepoint. A failure that SQLite answers with a rollback of all fails the batch."""

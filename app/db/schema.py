@@ -31,8 +31,35 @@ sessions = Table(
     Column("created_at", Float, nullable=False), Column("expires_at", Float),
     Column("last_seen_at", Float), Column("revoked_at", Float), Column("revoked_reason", Text),
     Column("transport_hint", Text),  # wss, ws or unknown, where the operator said so
+    Column("api_hash", Text),  # of the token that opens the Hermes API in its name
+    Column("kid", Text),  # the key that signed its token last
+    # JSON: {ttl, grants} in seconds, what a renewal gives; null = it cannot be renewed.
+    Column("renewal", Text),
+    Column("term", Integer, nullable=False, server_default="0"),  # tokens of an earlier one ended with it
+    # The newest refresh token: seen (its predecessor is dead), sent, or revived (sent with a token of a new term).
+    Column("refresh_number", Integer, nullable=False, server_default="0"),
+    Column("refresh_state", Text, nullable=False, server_default="seen"),
 )  # fmt: skip
 Index("sessions_of_device", sessions.c.device_id)
+Index("sessions_by_api", sessions.c.api_hash, unique=True)
+
+refresh_tokens = Table(
+    "refresh_tokens", metadata,
+    Column("token_hash", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.session_id", ondelete="CASCADE"), nullable=False),
+    Column("number", Integer, nullable=False),  # in its session; a used one stays, so that a second use is noticed
+    Column("created_at", Float, nullable=False), Column("expires_at", Float, nullable=False),
+)  # fmt: skip
+Index("refresh_tokens_of_session", refresh_tokens.c.session_id, refresh_tokens.c.number)
+
+tickets = Table(
+    "tickets", metadata,
+    Column("token_hash", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey("sessions.session_id", ondelete="CASCADE"), nullable=False),
+    Column("origin", Text),  # of the page that may use it; null: no page
+    Column("expires_at", Float, nullable=False),
+)  # fmt: skip
+Index("tickets_by_end", tickets.c.expires_at)
 
 offers = Table(
     "offers", metadata,
@@ -43,7 +70,13 @@ offers = Table(
     Column("ttl_seconds", Integer),  # null = never ends
     Column("created_at", Float, nullable=False), Column("expires_at", Float, nullable=False),
     Column("consumed_at", Float), Column("device_id", Text), Column("transport_hint", Text),
+    Column("api_hash", Text),  # handed to the session: until then it opens nothing
+    Column("approval", Text),  # what still has to happen: null nothing, before = approve the offer, redeem = each phone
+    # Who redeemed it and waits for the operator: a hash of what was said, JSON for people, and the six digits.
+    Column("claim", Text), Column("claimant", Text), Column("confirm", Text), Column("confirm_until", Float),
+    Column("allowed", Integer),
 )  # fmt: skip
+Index("offers_by_confirm", offers.c.confirm)
 
 attempts = Table(
     "attempts", metadata,
@@ -235,6 +268,31 @@ link_spools = Table(
     Column("hello", Text, nullable=False),  # JSON: what the plugin said of itself last
     Column("seen_at", Float, nullable=False),
 )  # fmt: skip
+
+bridge_devices = Table(
+    "bridge_devices", metadata,
+    _device(primary_key=True), Column("session_id", Text, nullable=False),  # on which it said so last
+    Column("status", LargeBinary, nullable=False),  # JSON: what it says of itself
+    Column("at", Float, nullable=False),
+    Column("chosen", Integer, nullable=False),  # meant where none is named
+)  # fmt: skip
+
+bridge_activity = Table(
+    "bridge_activity", metadata,
+    Column("id", Integer, primary_key=True), Column("entry", LargeBinary, nullable=False),  # JSON, redacted
+)  # fmt: skip
+notifications = Table(
+    "notifications", metadata,
+    Column("row", Integer, primary_key=True),  # grows with each post: their order, and the cursor of pages
+    _device(), Column("key", Text, nullable=False), Column("package_name", Text, nullable=False),
+    Column("title", Text), Column("text", Text), Column("sub_text", Text),
+    Column("posted_at", Integer),  # milliseconds, by the phone's own clock
+    Column("received_at", Float, nullable=False), Column("removed_at", Float),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+Index("notification_once", notifications.c.device_id, notifications.c.key, unique=True)
+Index("notifications_of_device", notifications.c.device_id)  # in the order of rows
+Index("notifications_by_age", notifications.c.received_at)
 
 once = Table(
     "once", metadata,

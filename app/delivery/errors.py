@@ -64,3 +64,43 @@ class RepliesFull(RelayError):
     http_status = 507
     retryable = True
     layer = "agent"
+
+
+class DeviceOffline(RelayError):
+    """The device is not connected, and did not come in time."""
+
+    code = "device_offline"
+    http_status = 503
+    retryable = True
+    layer = "device"
+
+
+class DeviceLeft(DeviceOffline):
+    """The device's connection ended before it answered: whether it did what it was asked is not known."""
+
+    http_status = 502
+    retryable = False  # it may have done it
+
+
+class CallTimeout(RelayError):
+    """The device is connected but did not answer in time: whether it did what it was asked is not known."""
+
+    code = "timeout"
+    http_status = 504
+    layer = "device"
+
+
+class ResponseTooLarge(RelayError):
+    """The device's answer is longer, or more deeply nested, than a frame may be."""
+
+    code = "response_too_large"
+    http_status = 502
+    layer = "device"
+
+
+class ResponseInvalid(RelayError):
+    """The device answered with something that is no answer."""
+
+    code = "response_invalid"
+    http_status = 502
+    layer = "device"

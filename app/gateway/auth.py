@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from app import __version__
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
 from app.delivery.peer import granted
-from app.errors import RelayError, StorageFull
+from app.errors import Draining, RelayError, StorageFull
 from app.gateway.limits import Limits
 from app.gateway.pump import Place, Position, locate
 from app.outbox import store
+from app.pairing.errors import ConfirmationPending
 from app.pairing.service import Pairing
+from app.sessions import opaque
 from app.sessions.address import Address
+from app.sessions.attempts import Attempts
+from app.sessions.errors import SessionRefused
+from app.sessions.renewals import Renewals
 from app.sessions.service import Principal, Sessions
+from app.sessions.tickets import Tickets
 from app.wire import close
 from app.wire.envelope import MAX_FRAME
 from app.wire.payloads import Auth, Supports
@@ -66,23 +74,41 @@ class Facts:
     push: Callable[[Tx, str], dict[str, Any]]  # of a device
 
 
+class Waiter(Protocol):
+    """A link while the operator is asked about it."""
+
+    @property
+    def closed(self) -> bool: ...
+    def pending(self, asked: ConfirmationPending) -> None:
+        """Tell the client which digits the operator compares, and be patient."""
+
+    def when_closed(self, callback: Callable[[bool], None]) -> None: ...
+
+
 class Authenticator:
     def __init__(
-        self, *, db: Database, clock: Clock, sessions: Sessions, pairing: Pairing,
-        acks: Acks, limits: Limits, facts: Facts,
+        self, *, db: Database, clock: Clock, attempts: Attempts, sessions: Sessions, renewals: Renewals,
+        tickets: Tickets, pairing: Pairing, acks: Acks, limits: Limits, facts: Facts,
     ) -> None:  # fmt: skip
         self._db, self._clock, self._limits = db, clock, limits
-        self._sessions, self._pairing = sessions, pairing
+        self._attempts, self._sessions, self._pairing = attempts, sessions, pairing
+        self._renewals, self._tickets = renewals, tickets
         self._acks, self._facts = acks, facts
 
-    async def authenticate(self, auth: Auth, address: Address, bearer: str | None, *, secure: bool) -> Admission:
-        """Raises what the credential deserves: close_code 4401 marks a bad one, anything else is not its fault."""
+    async def authenticate(
+        self, auth: Auth, address: Address, *, bearer: str | None = None, secure: bool, origin: str | None = None,
+        waiter: Waiter | None = None,
+    ) -> Admission:  # fmt: skip
+        """`waiter` is a link that can wait for the operator's word; without one ConfirmationPending is raised.
+
+        Raises what the credential deserves: close_code 4401 marks a bad one, anything else is not its fault.
+        """
         changes = self._sessions.changes
-        principal, token = await self._identify(auth, address, bearer)
+        principal, tokens = await self._identify(auth, address, bearer, origin, waiter)
         place, start, push = await self._position(principal.device_id, auth)
         approvals, questions = self._asks(principal)
         ok = {
-            "session_token": token, "server_version": __version__, "expires_at": principal.expires_at,
+            **tokens, "server_version": __version__, "expires_at": principal.expires_at,
             "grants": dict(principal.grants), "transport_hint": principal.transport_hint or ("wss" if secure else "ws"),
             "profiles": self._facts.profiles(),
             "device_id": principal.device_id, "relay_id": self._facts.relay_id, "protocol": 1,
@@ -97,13 +123,50 @@ class Authenticator:
     def _asks(self, principal: Principal) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         return self._facts.asks() if granted(principal.grants, "chat", self._clock.now()) else ([], [])
 
-    async def _identify(self, auth: Auth, address: Address, bearer: str | None) -> tuple[Principal, str]:
+    async def _identify(
+        self, auth: Auth, address: Address, bearer: str | None, origin: str | None, waiter: Waiter | None
+    ) -> tuple[Principal, dict[str, str]]:
+        """Who it is, and the tokens that auth.ok tells: the one it came with, or new ones."""
         if auth.pairing_code is not None:
-            return await self._pairing.redeem(auth, address)
-        token = auth.session_token or bearer
-        if token is None:
+            principal, made = await self._redeem(auth, address, waiter)
+            return principal, {"session_token": made, "refresh_token": await self._renewals.first(principal)}
+        token, refresh = auth.session_token or bearer, auth.refresh_token
+        if token is not None and token.startswith(opaque.TICKET):
+            # The token that the ticket was made with stays where it is: tickets keep it from sockets.
+            return await self._tickets.take(token, origin, address), {}
+        if token is not None and refresh is None:
+            return await self._sessions.verify_from(token, address), {"session_token": token}
+        if refresh is None:
             raise CredentialMissing()
-        return await self._sessions.verify_from(token, address), token
+        await self._attempts.admit_token(address)
+        if token is not None:
+            with suppress(SessionRefused):
+                principal = await self._sessions.verify(token)
+                await self._renewals.heard(principal, refresh)
+                return principal, {"session_token": token}
+        renewed = await self._renewals.renew(refresh, address, device_id=auth.device_id)
+        return renewed.principal, {"session_token": renewed.token, "refresh_token": renewed.refresh_token}
+
+    async def _redeem(self, auth: Auth, address: Address, waiter: Waiter | None) -> tuple[Principal, str]:
+        """Once the operator has confirmed it, where a confirmation is wanted."""
+        try:
+            return await self._pairing.redeem(auth, address)
+        except ConfirmationPending as exc:
+            if waiter is None:
+                raise
+            pending = exc
+        waiter.pending(pending)
+        with self._pairing.watching(pending.offer_id) as changed:
+            waiter.when_closed(lambda _clean: changed.set())
+            while not waiter.closed:
+                changed.clear()  # before the look: what happens during it is not missed
+                try:
+                    return await self._pairing.redeem(auth, address)
+                except ConfirmationPending:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(max(0.0, pending.expires_at - self._clock.now())):
+                            await changed.wait()
+        raise Draining()  # nobody is left to tell
 
     async def _position(self, device_id: str, auth: Auth) -> tuple[Place, Position, dict[str, Any]]:
         """A client that acknowledges joins those that everything is kept for. With how push to the device stands."""

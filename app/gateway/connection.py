@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from app.channels.base import refusal
+from app.channels.base import refusal, refusal_to
 from app.delivery.peer import Grants
 from app.errors import RelayError
 from app.gateway.outbound import Outbound
@@ -35,14 +35,17 @@ class Connection:
     """Implements delivery.peer.Peer."""
 
     __slots__ = (
-        "_closing", "_gateway", "_inbound", "_inbound_bytes", "_link", "_on_close", "_pump",
+        "_closing", "_deadline", "_gateway", "_inbound", "_inbound_bytes", "_link", "_on_close", "_pump",
         "_socket", "_worker", "address", "bearer", "clean", "closed", "grants", "instance", "link_id",
-        "outbound", "principal", "secure", "supports",
+        "origin", "outbound", "principal", "secure", "supports",
     )  # fmt: skip
 
-    def __init__(self, socket: Socket, gateway: Gateway, address: Address, bearer: str | None, *, secure: bool) -> None:
+    def __init__(
+        self, socket: Socket, gateway: Gateway, address: Address, bearer: str | None, *,
+        secure: bool, origin: str | None,
+    ) -> None:  # fmt: skip
         self.link_id = next(_ids)
-        self.address, self.bearer, self.secure = address, bearer, secure
+        self.address, self.bearer, self.secure, self.origin = address, bearer, secure, origin
         self.principal: Principal | None = None  # None until authenticated
         self.instance: str | None = None
         self.supports = NOTHING
@@ -52,13 +55,14 @@ class Connection:
         self._socket = socket
         self._gateway = gateway
         self._link = Link()
-        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, self._evict)
+        self.outbound = Outbound(socket, gateway.tasks, gateway.limits, gateway.traffic, self._evict)
         self._pump: Pump | None = None
         self._inbound: deque[tuple[bytes, bool]] = deque()
         self._inbound_bytes = 0
         self._worker: asyncio.Task[None] | None = None
         self._on_close: list[Callable[[bool], None]] = []
         self._closing = False
+        self._deadline: asyncio.TimerHandle | None = None
 
     # who is there, once authenticated
 
@@ -153,13 +157,18 @@ class Connection:
 
     async def run(self) -> None:
         """Until the socket is gone."""
-        deadline = asyncio.get_running_loop().call_later(self._gateway.limits.auth_seconds, self._auth_is_late)
+        self.wait_longer(self._gateway.limits.auth_seconds)
         self._socket.listen(self._message)
         try:
             await self._socket.closed()
         finally:
-            deadline.cancel()
             self._ended()
+
+    def wait_longer(self, seconds: float) -> None:
+        """From now, until it has to be authenticated."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._auth_is_late)
 
     def _auth_is_late(self) -> None:
         if not self.authenticated:
@@ -167,6 +176,7 @@ class Connection:
 
     def _message(self, raw: bytes, is_text: bool) -> None:
         """Most messages are answered at once; one that must wait, and all behind it, go through the worker."""
+        self._gateway.traffic.received += 1
         if self._worker is None and self.outbound.has_room:
             waiting = self._handle(raw, is_text)
             if waiting is not None:
@@ -190,6 +200,7 @@ class Connection:
                 return self._authenticate(frame)
             case Refuse(error, ref):
                 self.outbound.send(refusal(error, ref))
+                self._gateway.calls.unreadable(self, raw)
             case Close(code, reason, error, ref):
                 if error is not None:
                     self.outbound.send(refusal(error, ref))
@@ -214,7 +225,8 @@ class Connection:
         if not isinstance(exc, RelayError):
             log.error("a handler failed", extra={"link": self.link_id, "type": frame.type}, exc_info=exc)
             exc = RelayError("the relay failed on this frame")
-        self.outbound.send(refusal(exc, frame.id))
+        self.outbound.send(refusal_to(self, exc, frame))
+        self._gateway.calls.refused(self, frame, exc)
 
     async def _work(self, waiting: Awaitable[None] | None) -> None:
         while not self.closed:
@@ -247,6 +259,8 @@ class Connection:
 
     def _ended(self) -> None:
         self.closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
         self.clean = self._socket.close_code in (close.NORMAL, close.GOING_AWAY)
         self._link.closed()
         self._inbound.clear()

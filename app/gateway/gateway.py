@@ -13,16 +13,20 @@ from app.channels.base import Dispatch, describe, refusal
 from app.clock import Clock
 from app.db import Database, Tx
 from app.delivery.acks import Acks
+from app.delivery.calls import Calls
 from app.delivery.hub import Hub
 from app.delivery.peer import Peer, granted
 from app.errors import PayloadInvalid, RelayError
 from app.gateway.auth import Admission, Authenticator, TooManySockets
 from app.gateway.connection import Connection
 from app.gateway.limits import Limits
+from app.gateway.outbound import Traffic
 from app.gateway.pump import Place, Position, Pump, Rooms, locate
 from app.gateway.socket import Socket
 from app.gateway.voices import Acknowledging, Older
 from app.outbox import store
+from app.pairing import confirm
+from app.pairing.errors import ConfirmationPending
 from app.sessions.address import Address
 from app.sessions.service import Principal, Sessions
 from app.tasks import Supervisor
@@ -32,26 +36,53 @@ from app.wire.payloads import Auth
 
 log = logging.getLogger("talaria.gateway")
 
+MARGIN_S = 10.0  # so that the offer's end, which says why, comes before the link's
 RETRY_AFTER_MS = 3000  # what a draining relay tells clients: a restart takes about that
 _DRAIN = encode("system", "drain", {"retry_after_ms": RETRY_AFTER_MS})
+
+
+class PatientLink:
+    """A link that waits for the operator's word. Implements auth.Waiter."""
+
+    def __init__(self, link: Connection, ref: str | None) -> None:
+        self._link, self._ref = link, ref
+        self.when_closed = link.when_closed
+
+    @property
+    def closed(self) -> bool:
+        return self._link.closed
+
+    def pending(self, asked: ConfirmationPending) -> None:
+        payload = {"confirm": asked.confirm, "expires_at": int(asked.expires_at)}
+        self._link.send(encode("system", "auth.pending", payload, id=self._ref))
+        self._link.wait_longer(confirm.LASTS_S + MARGIN_S)
 
 
 class Gateway:
     def __init__(
         self, *, db: Database, clock: Clock, tasks: Supervisor, hub: Hub, acks: Acks, sessions: Sessions,
-        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, attach: Sequence[Callable[[Peer], None]],
+        dispatch: Dispatch, authenticator: Authenticator, limits: Limits, calls: Calls,
+        attach: Sequence[Callable[[Peer], None]],
     ) -> None:  # fmt: skip
         """All of `attach` are called for each link once it has everything that was kept for it."""
-        self.clock, self.tasks, self.limits = clock, tasks, limits
+        self.clock, self.tasks, self.limits, self.calls = clock, tasks, limits, calls
         self._db, self._hub, self._acks, self._sessions = db, hub, acks, sessions
         self._rooms = Rooms(db, clock, acks, tasks)
         self.dispatch, self._authenticator, self._attach = dispatch, authenticator, attach
         self._strangers: dict[int, Connection] = {}  # links without auth, oldest first
         self.draining = False
+        self.traffic = Traffic()
 
-    async def serve(self, socket: Socket, address: Address, bearer: str | None, *, secure: bool) -> None:
-        """One accepted socket, until it is gone."""
-        connection = Connection(socket, self, address, bearer, secure=secure)
+    @property
+    def strangers(self) -> int:
+        """Links that have not said who they are."""
+        return len(self._strangers)
+
+    async def serve(
+        self, socket: Socket, address: Address, bearer: str | None, *, secure: bool, origin: str | None = None
+    ) -> None:
+        """One accepted socket, until it is gone. `origin` of the page that opened it, None where none did."""
+        connection = Connection(socket, self, address, bearer, secure=secure, origin=origin)
         self._make_room(address)
         self._strangers[connection.link_id] = connection
         await connection.run()
@@ -68,7 +99,10 @@ class Gateway:
             return None
         rings = self._hub.rings
         try:
-            admission = await self._authenticator.authenticate(auth, link.address, link.bearer, secure=link.secure)
+            admission = await self._authenticator.authenticate(
+                auth, link.address, bearer=link.bearer, secure=link.secure, origin=link.origin,
+                waiter=PatientLink(link, frame.id),
+            )  # fmt: skip
             self._check_count(admission)
         except RelayError as exc:
             self._turn_away(link, frame, exc)
@@ -151,7 +185,7 @@ class Gateway:
 
     def _make_room(self, address: Address) -> None:
         if not address.may_be_many:
-            same = [c for c in self._strangers.values() if c.address.host == address.host]
+            same = [c for c in self._strangers.values() if c.address.key == address.key]
             if len(same) >= self.limits.unauthenticated_per_address:
                 self._drop_stranger(same[0])
         if len(self._strangers) >= self.limits.unauthenticated:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from app.gateway.limits import Limits
 from app.gateway.socket import Socket
@@ -18,9 +19,20 @@ from app.tasks import Supervisor
 DROPPABLE = float("inf")  # stands where a frame that must go has its deadline
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Messages of all links of devices, since the start."""
+
+    received: int = 0
+    sent: int = 0
+
+
 class Outbound:
-    def __init__(self, socket: Socket, tasks: Supervisor, limits: Limits, evict: Callable[[], None]) -> None:
+    def __init__(
+        self, socket: Socket, tasks: Supervisor, limits: Limits, traffic: Traffic, evict: Callable[[], None]
+    ) -> None:
         self._socket = socket
+        self._traffic = traffic
         self._limits = limits
         self._tasks = tasks
         self._evict = evict
@@ -104,6 +116,7 @@ class Outbound:
     def _write(self, frame: bytes) -> None:
         if self.closed:
             return
+        self._traffic.sent += 1
         if not self._socket.write(frame):
             self._open_transport = False
             self._start()
@@ -127,6 +140,7 @@ class Outbound:
             while self._queue and self._open_transport:
                 frame, _ = self._queue.popleft()
                 self._bytes -= len(frame)
+                self._traffic.sent += 1
                 self._open_transport = self._socket.write(frame)
             if self._open_transport:
                 self._writer = None  # what the callbacks send may fill the transport again and start another

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
+from app.clock import Clock
 from app.errors import OutcomeUncertain
 from app.hermes.calls import Calls
-from app.hermes.capabilities import ENDPOINTS, Capabilities, parse_capabilities
+from app.hermes.capabilities import Capabilities, parse_capabilities
 from app.hermes.errors import (
     ApprovalNotPending,
     HistoryHidden,
@@ -21,6 +22,8 @@ from app.hermes.errors import (
     UpstreamUnreachable,
 )
 from app.hermes.lease import Lease, ProcessMark
+from app.hermes.listener import Listener
+from app.hermes.local_first import mark_of
 from app.hermes.stream import Sink, get_events, post_events
 from app.hermes.upstream import Json, Order
 from app.settings import HermesSettings
@@ -30,10 +33,13 @@ MAX_ID = 256  # characters of a session's id: every frame of its turns carries i
 
 
 class HermesApi(Calls):
-    """Every call raises UpstreamError. `failed` is told when Hermes cannot be reached or refuses the key."""
+    """Every call raises UpstreamError."""
 
-    def __init__(self, settings: HermesSettings, failed: Callable[[UpstreamError], None] = lambda _: None) -> None:
-        super().__init__(settings, failed)
+    def __init__(
+        self, settings: HermesSettings, failed: Callable[[UpstreamError], None] = lambda _: None, *,
+        moved: Callable[[], None] = lambda: None, clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(settings, failed, moved=moved, clock=clock)
         self._capabilities: Capabilities | None = None
         self._probing = asyncio.Lock()
 
@@ -47,8 +53,8 @@ class HermesApi(Calls):
         """Asked once, and again after a failure."""
         async with self._probing:
             if fresh or self._capabilities is None:
-                version = (await self.call("GET", ENDPOINTS["health"])).get("version")
-                version = version if isinstance(version, str) else None
+                with self.naming():
+                    version = await self.choice.look()
                 try:
                     answer = await self.call("GET", "/v1/capabilities")
                 except RouteMissing:
@@ -64,11 +70,7 @@ class HermesApi(Calls):
             answer = await self.call("GET", path)
         except RouteMissing:
             return None
-        platforms = answer.get("platforms")
-        server = platforms.get("api_server") if isinstance(platforms, Mapping) else None
-        pid = answer.get("pid")
-        at = server.get("updated_at") if isinstance(server, Mapping) else None
-        return ProcessMark(pid if isinstance(pid, int) else None, None if at is None else str(at))
+        return mark_of(answer.get("pid"), answer.get("platforms"))
 
     async def restarted(self, lease: Lease) -> bool:
         """Whether Hermes is known to have restarted since."""
@@ -160,24 +162,27 @@ class HermesApi(Calls):
     # a turn
 
     async def stream(
-        self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None], headers: Mapping[str, str] | None = None
-    ) -> None:
+        self, lease: Lease, body: Json, sink: Sink, opened: Callable[[], None],
+        headers: Mapping[str, str] | None = None, listener: Listener | None = None,
+    ) -> None:  # fmt: skip
         """POST to the endpoint of the lease and read to the end of its stream. See `post_events` for what it raises."""
         path = await self.path(lease.endpoint, lease.profile)
         with self.naming():
-            await post_events(self.route(), path, orjson.dumps(body), sink, opened=opened, headers=headers)
+            await post_events(
+                self.route_of(lease), path, orjson.dumps(body), sink, opened=opened, headers=headers, listener=listener
+            )
 
     async def listen(self, lease: Lease, path: str, sink: Sink) -> None:
         """Read a stream that is there already, to its end."""
         path = await self.path(path, lease.profile)
         with self.naming():
-            await get_events(self.route(), path, sink, opened=lambda: None)
+            await get_events(self.route_of(lease), path, sink, opened=lambda: None)
 
     async def stop_run(self, lease: Lease) -> bool:
         """False: nothing runs there any more."""
         path = (await self.capabilities()).path("run_stop", run_id=lease.run_id or "")
         try:
-            await self.call("POST", path, body={}, profile=lease.profile)
+            await self.call("POST", path, body={}, profile=lease.profile, route=self.route_of(lease))
         except RunNotFound:
             return False
         return True
@@ -186,7 +191,9 @@ class HermesApi(Calls):
         """How many approvals it resolved. Raises OutcomeUncertain."""
         path = (await self.capabilities()).path("run_approval", run_id=lease.run_id or "")
         try:
-            answer = await self.call("POST", path, body={"choice": choice}, profile=lease.profile, once=True)
+            answer = await self.call(
+                "POST", path, body={"choice": choice}, profile=lease.profile, once=True, route=self.route_of(lease)
+            )
         except (ApprovalNotPending, RunNotFound):
             return 0
         resolved = answer.get("resolved")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import orjson
 
 from app.errors import RelayError
@@ -31,6 +33,12 @@ class UpstreamTimeout(UpstreamUnreachable):
 
     code = "upstream_timeout"
     http_status = 504
+
+
+class UpstreamUnanswered(UpstreamError):
+    """Hermes closed the connection before it answered: whether it did what was asked is not known."""
+
+    code = "upstream_unanswered"
 
 
 class UpstreamKeyShort(UpstreamUnreachable):
@@ -93,6 +101,20 @@ class UpstreamInsecure(UpstreamError):
     """A credential of Hermes would travel in the clear."""
 
     code = "upstream_insecure"
+
+
+class UpstreamUntrusted(UpstreamUnreachable):
+    """Hermes' certificate is not valid: renew it, or let this host trust its authority. Nothing was sent there."""
+
+    code = "upstream_untrusted"
+    http_status = 502
+    retryable = False
+
+
+class UpstreamDiffers(UpstreamError):
+    """The local and the remote URL lead to two different Hermes: the relay uses one only. Set both to the same."""
+
+    code = "upstream_differs"
 
 
 class UpstreamUnsupported(UpstreamError):
@@ -180,6 +202,23 @@ def refusal_of(status: int, body: bytes, retry_after: str | None = None) -> Upst
     if 300 <= status < 400:
         return UpstreamRefused("Hermes answered with a redirect: TALARIA_HERMES_API_URL is not its API server")
     return UpstreamRefused(f"Hermes refused: {words}")
+
+
+def unreached(exc: Exception) -> UpstreamError:
+    """For what went wrong before there was an answer. Its own words are not shown: they may name the host."""
+    if is_untrusted(exc):
+        return UpstreamUntrusted(detail=type(exc).__name__)
+    silent = isinstance(exc, TimeoutError | httpx.TimeoutException)
+    return (UpstreamTimeout if silent else UpstreamUnreachable)(detail=type(exc).__name__)
+
+
+def is_untrusted(exc: BaseException | None) -> bool:
+    """Whether a certificate was at the bottom of it."""
+    while exc is not None:
+        if isinstance(exc, ssl.SSLCertVerificationError):
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
 
 
 def _seconds(retry_after: str) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from app.clock import Clock
 from app.errors import RelayError
 from app.hermes.api import HermesApi
 from app.hermes.calls import DEFAULT_PROFILE
@@ -33,6 +34,7 @@ log = logging.getLogger("talaria.hermes")
 WATCH_S = 30.0
 WATCH_DOWN_S = 5.0  # while it is away: the owner is probably starting it
 SOON_S = 2.0  # after a failure, before it is looked at again
+ELSEWHERE_S = 0.2  # the same where there is another route, which may be used at once
 
 
 class Dashboard(Upstream, Protocol):
@@ -58,14 +60,14 @@ class Hermes:
 
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, dashboard: Dashboard | None = None, *,
-        changed: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._tasks, self._dashboard, self._changed = tasks, dashboard, changed
         self._ask_approvals = settings.hermes_ask_approvals
         self._failure = asyncio.Event()
         self._state: dict[str, Any] = {"state": "down"}  # until it was looked
         self._watching: asyncio.Task[None] | None = None
-        self.api = HermesApi(settings, failed=self._failed)
+        self.api = HermesApi(settings, failed=self._failed, moved=changed, clock=clock)
         self.rows = RowMarks()
         self._elsewhere: dict[str, bool] = {}  # sessions whose last turn ran past the dashboard
         known: list[Upstream] = [SessionStream(self.api), Runs(self.api), Completions(self.api)]
@@ -89,8 +91,12 @@ class Hermes:
         await self.api.close()
 
     def states(self) -> dict[str, Any]:
-        """Upstream name → {state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
-        return {"api": dict(self._state)} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
+        """Upstream name → {state: up, down, auth_required or off, version?, route?, code?, message?}.
+
+        `route` is local or remote; the last two say why it is not up, or that its two routes differ.
+        """
+        api = self._state | (self.api.choice.as_json() if self._state["state"] == "up" else {})
+        return {"api": api} | ({} if self._dashboard is None else {"dashboard": self._dashboard.state()})
 
     def profiles(self) -> list[Json]:
         """Those known by name, as {name, is_default}: its API server serves others, where it does, but lists none."""
@@ -100,6 +106,8 @@ class Hermes:
 
     async def choose(self, order: Order) -> Upstream:
         """How a turn is to run now. Raises UpstreamError."""
+        if order.passed is not None:
+            return self._upstreams["session_stream"]
         if self._dashboard is not None and suits_dashboard(order):
             await self._dashboard.settled()
             if self._dashboard.ready:
@@ -124,7 +132,8 @@ class Hermes:
             if self._elsewhere.pop(session_id, None):
                 await self._dashboard.forget(session_id)
         else:
-            base, mark = self.api.route().fingerprint, await self.api.mark()
+            mark = await self.api.mark()
+            base = self.api.route().fingerprint  # after whatever could have led to another route
             self._went_elsewhere(session_id)
         return await upstream.bind(
             Lease(
@@ -132,6 +141,11 @@ class Hermes:
                 drop_interrupts=False, mark=mark, last_row=last_row, since=since, profile=order.profile,
             )
         )  # fmt: skip
+
+    def changed_elsewhere(self, session_id: str) -> None:
+        """A client of Hermes' own API did something to it: what is remembered of its rows may not hold."""
+        self.rows.forget(session_id)
+        self._went_elsewhere(session_id)
 
     async def messages(self, session_id: str, profile: str | None = None) -> list[Json]:
         """All rows of a session in order; none for one that Hermes has not stored yet, or cannot give.
@@ -200,7 +214,7 @@ class Hermes:
                     await self._failure.wait()
             except TimeoutError:
                 continue
-            await asyncio.sleep(SOON_S)
+            await asyncio.sleep(ELSEWHERE_S if self.api.has_choice else SOON_S)
 
     async def probe(self) -> Mapping[str, Any]:
         """Look now."""

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cache
 from ipaddress import ip_address
+from typing import Literal
 from urllib.parse import urlsplit
 
+import httpx
 from pydantic import SecretStr
 
 from app.errors import Misconfigured
 from app.hermes.errors import UpstreamInsecure
 from app.settings import HermesSettings
 
+Name = Literal["local", "remote"]
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One base URL with its credential. `headers` may hold the key: never log a route."""
+    """One base URL with its credential. `headers` may hold the key: never log a route.
 
-    base: str
-    host: str
+    To people it is its `name`, and its `setting` where there is something to set: hosts are nobody's business.
+    """
+
+    base: str = field(repr=False)
+    host: str = field(repr=False)
     port: int
     tls: bool
     prefix: str  # path of the base URL, without a slash at its end
-    headers: dict[str, str] = field(repr=False)
+    headers: dict[str, str] = field(repr=False, hash=False)
+    name: Name = "local"
+    setting: str = ""
 
     @property
     def host_header(self) -> str:
@@ -37,26 +48,21 @@ class Route:
         return hashlib.sha256(self.base.encode()).hexdigest()[:16]
 
 
-def api_route(settings: HermesSettings) -> Route | None:
-    """None where the API server is switched off. Raises UpstreamInsecure, Misconfigured."""
-    if not settings.hermes_api_url:
-        return None
+def api_routes(settings: HermesSettings) -> tuple[Route, ...]:
+    """The local one first; none where the API server is switched off. Raises UpstreamInsecure, Misconfigured."""
     key = _credential(settings.hermes_api_key, "TALARIA_HERMES_API_KEY")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return _route(settings, settings.hermes_api_url, headers, "the key" if key else "")
+    urls = settings.hermes_api_url, settings.hermes_api_remote_url
+    return _routes(settings, "TALARIA_HERMES_API", urls, headers, "the key" if key else "")
 
 
-def dashboard_route(settings: HermesSettings) -> Route | None:
-    """None where the dashboard is switched off; without headers: what gets one in depends on its mode.
-
-    Raises UpstreamInsecure, Misconfigured.
-    """
-    if not settings.hermes_dashboard_url:
-        return None
+def dashboard_routes(settings: HermesSettings) -> tuple[Route, ...]:
+    """As `api_routes`, of the dashboard; without headers: what gets one in depends on its mode."""
     token = _credential(settings.hermes_dashboard_token, "TALARIA_HERMES_DASHBOARD_TOKEN")
     password = settings.hermes_dashboard_password and settings.hermes_dashboard_password.get_secret_value()
     sent = "the token" if token else "the password" if password else ""
-    return _route(settings, settings.hermes_dashboard_url, {}, sent)
+    urls = settings.hermes_dashboard_url, settings.hermes_dashboard_remote_url
+    return _routes(settings, "TALARIA_HERMES_DASHBOARD", urls, {}, sent)
 
 
 def _credential(value: SecretStr | None, name: str) -> str:
@@ -66,16 +72,36 @@ def _credential(value: SecretStr | None, name: str) -> str:
     return secret
 
 
-def _route(settings: HermesSettings, url: str, headers: dict[str, str], sent: str) -> Route:
+def _routes(
+    settings: HermesSettings, prefix: str, urls: tuple[str, str], headers: dict[str, str], sent: str
+) -> tuple[Route, ...]:
     """`sent` names the credential that will travel there, if one will."""
+    local, remote = urls
+    found: list[Route] = []
+    if local:
+        found.append(_route(settings, "local", f"{prefix}_URL", local, headers, sent))
+    if remote and remote != local:
+        found.append(_route(settings, "remote", f"{prefix}_REMOTE_URL", remote, headers, sent))
+    return tuple(found)
+
+
+def _route(settings: HermesSettings, name: Name, setting: str, url: str, headers: dict[str, str], sent: str) -> Route:
     parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
     if sent and not tls and not may_go_plain(host, settings.hermes_allow_plain):
         raise UpstreamInsecure(
-            f"{sent} of Hermes is not sent to {host} without TLS: use https, or list the host in "
+            f"{sent} of Hermes is not sent to {setting} without TLS: make it https, or list its host in "
             "TALARIA_HERMES_ALLOW_PLAIN if the way there is private"
         )
-    return Route(url, host, parts.port or (443 if tls else 80), tls, parts.path, headers)
+    return Route(url, host, parts.port or (443 if tls else 80), tls, parts.path, headers, name, setting)
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """Public authorities, and what this host trusts besides: a home server may have an authority of its own."""
+    context = httpx.create_ssl_context(trust_env=False)
+    context.load_default_certs()
+    return context
 
 
 def may_go_plain(host: str, allowed: Collection[str]) -> bool:

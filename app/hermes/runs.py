@@ -59,7 +59,9 @@ class Runs:
             "session_id": session_id, "conversation_history": history(rows),
         } | ({"model": order.model} if order.model else {})  # fmt: skip
         try:
-            answer = await self._api.call("POST", lease.endpoint, body=body, profile=lease.profile, once=True)
+            answer = await self._api.call(
+                "POST", lease.endpoint, body=body, profile=lease.profile, once=True, route=self._api.route_of(lease)
+            )
         except OutcomeUncertain as exc:
             raise StreamBroken("Hermes broke off before it said whether it has the message", detail=exc.detail) from exc
         run_id = answer.get("run_id")

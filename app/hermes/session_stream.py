@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.errors import RelayError
 from app.hermes.api import HermesApi
 from app.hermes.errors import UpstreamUnsupported
 from app.hermes.events import read
 from app.hermes.lease import Lease
-from app.hermes.upstream import Event, Followed, Hearer, Json, Order
+from app.hermes.stream import Sink
+from app.hermes.upstream import Event, Followed, Hearer, Json, Order, Passed
 from app.wire.sse import SseEvent
+
+SESSION_KEY = "X-Hermes-Session-Key"
 
 
 class SessionStream:
@@ -48,9 +52,21 @@ class SessionStream:
             hearer.events(told)
 
         try:
-            await self._api.stream(lease, {"message": order.message}, take, hearer.accepted)
+            await self._post(lease, order, take, hearer)
         finally:
             self._stopped -= mine
+
+    async def _post(self, lease: Lease, order: Order, sink: Sink, hearer: Hearer) -> None:
+        """With what its caller gave besides, and for the caller's ears, where it came over Hermes' own API."""
+        passed = order.passed or Passed({})
+        headers = {SESSION_KEY: passed.session_key} if passed.session_key is not None else None
+        body, listener = {**passed.body, "message": order.message}, passed.listener
+        try:
+            await self._api.stream(lease, body, sink, hearer.accepted, headers, listener)
+        except RelayError as exc:
+            if listener is not None:
+                listener.ended(exc)
+            raise
 
     def _told(self, event: Event, lease: Lease, hearer: Hearer) -> Event:
         name, body = event

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from app.errors import Misconfigured, RelayError
-from app.hermes.errors import UpstreamAuthRequired, UpstreamInsecure, UpstreamKeyShort
+from app.hermes.errors import (
+    UpstreamAuthRequired,
+    UpstreamDiffers,
+    UpstreamInsecure,
+    UpstreamKeyShort,
+    UpstreamUntrusted,
+)
 
 # Waiting does not help: something has to be set.
-_WANTS_THE_OWNER = (UpstreamAuthRequired, UpstreamKeyShort, UpstreamInsecure, Misconfigured)
+_WANTS_THE_OWNER = (
+    UpstreamAuthRequired, UpstreamDiffers, UpstreamInsecure, UpstreamKeyShort, UpstreamUntrusted, Misconfigured,
+)  # fmt: skip
 
 
 def up(version: str | None) -> dict[str, Any]:

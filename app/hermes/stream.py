@@ -6,16 +6,15 @@ Events go to the sink in the read callback itself: no task is woken for them (de
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import cast
 
 import httptools
 
 from app.errors import RelayError
-from app.hermes.errors import StreamBroken, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable, refusal_of
-from app.hermes.routes import Route
+from app.hermes.errors import StreamBroken, UpstreamInvalid, refusal_of, unreached
+from app.hermes.listener import Listener
+from app.hermes.routes import Route, trust
 from app.wire.sse import SseEvent, SseSplitter
 
 Sink = Callable[[list[SseEvent]], None]
@@ -29,16 +28,17 @@ MAX_HEAD = 64 * 1024  # bytes before the answer's status and headers are whole: 
 
 async def post_events(
     route: Route, path: str, body: bytes, sink: Sink, *, opened: Callable[[], None],
-    headers: Mapping[str, str] | None = None, silence_s: float = SILENCE_S,
+    headers: Mapping[str, str] | None = None, silence_s: float = SILENCE_S, listener: Listener | None = None,
 ) -> None:  # fmt: skip
-    """Returns when the answer is complete. `opened` is called once Hermes has accepted.
+    """Returns when the answer is complete. `opened` is called once Hermes has accepted. `listener` hears the answer as
+    it comes, a refusing one too, and that it is whole.
 
     Raises UpstreamUnreachable if nothing was sent, the error of a refusing status, StreamBroken if the answer broke
     off, UpstreamInvalid if it is no stream of events, and whatever the sink raises.
     """
     described = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(headers or {})
     request = _request(route, "POST", path, described) + body
-    await _exchange(route, request, sink, opened, silence_s)
+    await _exchange(route, request, sink, opened, silence_s, listener)
 
 
 async def get_events(
@@ -48,8 +48,11 @@ async def get_events(
     await _exchange(route, _request(route, "GET", path, {}), sink, opened, silence_s)
 
 
-async def _exchange(route: Route, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float) -> None:
-    exchange = _Exchange(request, sink, opened, silence_s)
+async def _exchange(
+    route: Route, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float,
+    listener: Listener | None = None,
+) -> None:  # fmt: skip
+    exchange = _Exchange(request, sink, opened, silence_s, listener)
     try:
         await _connect(route, exchange)
         await exchange.ended
@@ -61,19 +64,14 @@ async def _connect(route: Route, exchange: _Exchange) -> None:
     try:
         async with asyncio.timeout(CONNECT_S):
             await asyncio.get_running_loop().create_connection(
-                lambda: exchange, route.host, route.port, ssl=_tls() if route.tls else None
+                lambda: exchange, route.host, route.port, ssl=trust() if route.tls else None
             )
     except TimeoutError as exc:
         if exchange.is_sent:  # by a loop that was too busy to notice
             return
-        raise UpstreamTimeout() from exc
+        raise unreached(exc) from exc
     except OSError as exc:
-        raise UpstreamUnreachable(detail=type(exc).__name__) from exc
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
+        raise unreached(exc) from exc
 
 
 def _request(route: Route, method: str, path: str, headers: Mapping[str, str]) -> bytes:
@@ -91,16 +89,19 @@ def _request(route: Route, method: str, path: str, headers: Mapping[str, str]) -
 class _Exchange(asyncio.BufferedProtocol):
     """One request and its answer. `ended` says how it went."""
 
-    def __init__(self, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float) -> None:
+    def __init__(
+        self, request: bytes, sink: Sink, opened: Callable[[], None], silence_s: float, listener: Listener | None
+    ) -> None:  # fmt: skip
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._request, self._sink, self._opened = request, sink, opened
-        self._silence_s = silence_s
+        self._silence_s, self._listener = silence_s, listener
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._parser = httptools.HttpResponseParser(self)
         self._events = SseSplitter()
         self._parts: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
+        self._all_headers: list[tuple[bytes, bytes]] = []  # as they came, for the listener
         self._status = 0
         self._heard = False
         self._head = 0  # bytes read before the headers were whole
@@ -142,6 +143,8 @@ class _Exchange(asyncio.BufferedProtocol):
             if self._parts:
                 self._take(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0])
             if self._complete:
+                if self._listener is not None:
+                    self._listener.ended()
                 self._end(None if self._status == 200 else self._refusal())
         except httptools.HttpParserError as exc:
             self._end(UpstreamInvalid(detail=type(exc).__name__))
@@ -155,11 +158,18 @@ class _Exchange(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
+        if self._listener is not None:
+            self._all_headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._status = self._parser.get_status_code()
+        if self._listener is not None and self._status >= 200:
+            self._listener.begins(self._status, self._all_headers)
+        self._all_headers = []
 
     def on_body(self, part: bytes) -> None:
+        if self._listener is not None:
+            self._listener.hears(part)
         self._parts.append(part)
 
     def on_message_complete(self) -> None:

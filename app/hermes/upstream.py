@@ -22,9 +22,22 @@ from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
 from app.hermes.lease import Lease
+from app.hermes.listener import Listener
 
 Json: TypeAlias = dict[str, Any]
 Event: TypeAlias = tuple[str, Json | None]  # name and body; None: it cannot be read, or no frame could carry it
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a client of Hermes' own API asked besides its message, and who listens, while somebody does.
+
+    `session_key` goes in Hermes' header of that name. Only the session stream takes such a turn.
+    """
+
+    body: Json
+    session_key: str | None = None
+    listener: Listener | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,7 @@ class Order:
     message: Any
     model: str | None = None
     profile: str | None = None
+    passed: Passed | None = None
 
 
 class Followed(Enum):

@@ -24,7 +24,7 @@ from app.logs.redaction import Cleaner, clean_text, register_secret
 __all__ = ["bind", "configure", "register_secret"]
 
 # What they log at INFO is every request's URL, and upstream sockets carry `?token=`.
-_QUIET = ("httpx", "httpcore", "websockets", "hpack", "multipart", "asyncio")
+_QUIET = ("httpx", "httpcore", "websockets", "hpack", "multipart", "asyncio", "asyncssh", "mcp", "sse_starlette")
 _OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _RESERVED = {"ts", "level", "logger", "event", "exception", "stack", "exc_info", "stack_info"}
 

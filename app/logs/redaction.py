@@ -36,7 +36,9 @@ _MARKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bBasic\s+[A-Za-z0-9+/]{6,}={0,2}"), f"Basic {REDACTED}"),
     (re.compile(r"ey[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*|eyJ[A-Za-z0-9_-]{12,}"), REDACTED),
     (
-        re.compile(r"\b(?:[spr]k-[\w-]{16,}|gh[pousr]_\w{20,}|xox[a-z]-[\w-]{10,}|AKIA[A-Z0-9]{16}|tk_\w{20,})"),
+        re.compile(
+            r"\b(?:[spr]k-[\w-]{16,}|gh[pousr]_\w{20,}|xox[a-z]-[\w-]{10,}|AKIA[A-Z0-9]{16}|tk_\w{20,}|talaria-[a-z]{2,8}-[\w-]{20,})"
+        ),
         REDACTED,
     ),
     (re.compile(r"(/media/)[\w-]{20,}"), rf"\1{REDACTED}"),  # a path that is a token

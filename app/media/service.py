@@ -210,6 +210,10 @@ class Media:
 
     # what has had its time
 
+    async def count(self) -> int:
+        """Files that can be fetched, or could until a moment ago."""
+        return await self._db.read(store.count)
+
     async def sweep(self) -> None:
         """Files first: on a full disk that makes the room in which their rows can be deleted.
 

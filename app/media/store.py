@@ -45,6 +45,11 @@ def one(tx: Tx, media_id: str) -> Item | None:
     return Item(id, path, name, mime, size, bool(sensitive), *rest)
 
 
+def count(tx: Tx) -> int:
+    row = tx.one(_TOTALS)
+    return 0 if row is None else int(row[0])
+
+
 def insert(tx: Tx, item: Item) -> None:
     tx.execute(_INSERT, {name: getattr(item, name) for name in Item.__slots__})
 

@@ -19,6 +19,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "chat.sessions.fork": (),
     "chat.sessions.rename": (),
     "chat.stop": (),
+    "chat.stream": (),  # POST …/chat/stream; its Idempotency-Key
     "message": ("idempotency_key", "message_id"),  # POST /messages; the first is its header
     "message.send": ("client_msg_id",),
     "question.answer": (),

@@ -22,12 +22,13 @@ from app.sessions.files import read_or_make
 FILE = "pairing-key"
 ALPHABET = string.ascii_uppercase + string.digits
 LENGTH = 8
+PEER_LENGTH = 6  # what hermes-relay's clients take: 31 bits, which the limits on guessing have to make up for
 _CODE = re.compile(r"[A-Z0-9]{6,16}", re.ASCII)
 _IGNORED = str.maketrans("", "", " -")
 
 
-def new_code() -> str:
-    return "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
+def new_code(length: int = LENGTH) -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))
 
 
 def normalise(text: str) -> str:

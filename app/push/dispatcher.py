@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -60,6 +61,8 @@ class Dispatcher:
         self._db, self._clock, self._tasks = db, clock, tasks
         self._providers, self._relay_id, self._content = providers, relay_id, content
         self._jitter = jitter
+        self.pushes: Counter[tuple[str, str]] = Counter()  # by provider and verdict, tests among them
+        self.wakes: Counter[str] = Counter()  # mailboxes, by what came of them: pushed, failed, later, nothing
         self._bell = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
 
@@ -134,6 +137,7 @@ class Dispatcher:
         frames = case.wishes.worth(case.frames)
         if not frames or not case.targets:
             await self._db.write(lambda tx: _nothing(tx, overdue, now))
+            self.wakes["nothing"] += 1
             return
         waits = case.wishes.waits_until(frames, now)
         if (foreground := _ahead(overdue.foreground_until, now, FOREGROUND_S)) is not None:
@@ -141,12 +145,15 @@ class Dispatcher:
         if waits is not None:
             seq = max(overdue.wake_seq, frames[0].seq)
             await self._db.write(lambda tx: wakes.later(tx, device, seq, waits, tried=False))
+            self.wakes["later"] += 1
             return
         notice = await self._notice(frames, now)
         open_targets = [t for t in case.targets if t.settled < notice.head]
         ready = [t for t in open_targets if _ahead(t.not_before, now, MAX_RETRY_AFTER_S) is None]
         results = await asyncio.gather(*(self.push(target, notice) for target in ready))
         await self._db.write(lambda tx: self._conclude(tx, overdue, case.targets, notice, results))
+        is_pushed = any(result.outcome.verdict is Verdict.SENT for result in results)
+        self.wakes["pushed" if is_pushed else "failed" if results else "later"] += 1
 
     def _case(self, tx: Tx, overdue: Overdue, now: float) -> Case:
         device = overdue.device_id
@@ -209,6 +216,7 @@ class Dispatcher:
                 break
             notice = smaller
             result = await self._send(target, notice)
+        self.pushes[target.provider, result.verdict.value] += 1
         result = replace(result, detail=clean_text(_without(target.endpoint, result.detail), MAX_DETAIL))
         if result.verdict is not Verdict.SENT:
             log.info(

@@ -37,6 +37,7 @@ MANNERS = {
     "approval": Manner("Your approval is needed", "{n} approvals are needed", True, 600),
     "question": Manner("There is a question for you", "There are {n} questions for you", True, DAY_S),
     "test": Manner("Push works: this is the test you asked for", "", True, 600),
+    "wake": Manner("Your agent wants to use this phone", "", True, 60),
 }
 
 
@@ -96,10 +97,18 @@ def of_frames(frames: Sequence[Unseen], body: bytes | None, content: Content, re
 
 
 def of_test(relay_id: str, nonce: str) -> Notice:
-    """About no frame: whatever waits in the mailbox is still to be pushed about."""
-    manner = MANNERS["test"]
+    return _of_no_frame("test", relay_id, nonce)
+
+
+def of_wake(relay_id: str, nonce: str) -> Notice:
+    return _of_no_frame("wake", relay_id, nonce)
+
+
+def _of_no_frame(kind: str, relay_id: str, nonce: str) -> Notice:
+    """Whatever waits in the mailbox is still to be pushed about."""
+    manner = MANNERS[kind]
     return Notice(
-        kind="test", collapse="test", said=manner.one, count=1, head=0, relay_id=relay_id,
+        kind=kind, collapse=kind, said=manner.one, count=1, head=0, relay_id=relay_id,
         burst=_burst(f"{relay_id}/{nonce}"), ttl_s=manner.ttl_s, urgent=manner.urgent,
     )  # fmt: skip
 

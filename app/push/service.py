@@ -25,6 +25,7 @@ from app.push.presence import Presence
 from app.push.provider import PushProvider, Target
 from app.push.rules import Preferences
 from app.push.trial import Trial
+from app.push.wake import Wake
 from app.push.webpush import Vapid, WebPush
 from app.settings import PushSettings
 from app.tasks import Supervisor
@@ -36,11 +37,11 @@ NOBODY = "https://talaria.invalid"  # a VAPID subject must be a URL; without a p
 class Push:
     def __init__(
         self, db: Database, clock: Clock, providers: Iterable[PushProvider], dispatcher: Dispatcher, trial: Trial,
-        presence: Presence, vapid_key: str,
+        presence: Presence, wake: Wake, vapid_key: str,
     ) -> None:  # fmt: skip
         self._db, self._clock = db, clock
         self.providers = {name: provider for provider in providers for name in provider.names}
-        self.dispatcher, self.trial, self.presence = dispatcher, trial, presence
+        self.dispatcher, self.trial, self.presence, self.wake = dispatcher, trial, presence, wake
         self._vapid_key = vapid_key
         self._tests: dict[str, deque[float]] = {}
 
@@ -189,6 +190,7 @@ async def open_push(
         dispatching = tasks.start(dispatcher.forever(), "push dispatcher")
         try:
             presence = Presence(db, clock, tasks, dispatcher.ring)
-            yield Push(db, clock, providers, dispatcher, trial, presence, vapid.public)
+            wake = Wake(db, clock, tasks, dispatcher, relay_id)
+            yield Push(db, clock, providers, dispatcher, trial, presence, wake, vapid.public)
         finally:
             dispatching.cancel()

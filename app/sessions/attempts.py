@@ -34,6 +34,9 @@ class Limit:
 
 # Somebody who types a code errs more often than a client that sends its token.
 LIMITS: dict[str, Limit] = {"code": Limit(10, 60, 120), "token": Limit(5, 60, 300)}
+# Wrong codes of all addresses together: so many are no typing errors, whoever sends them from wherever.
+FLOOD, FLOOD_WINDOW = 100, 600.0
+_EVERYBODY = ("codes", "")
 _KEEP = max(limit.window for limit in LIMITS.values())
 _REMEMBERED = 10_000  # addresses in memory; who has more to guess from must not fill it
 
@@ -112,12 +115,20 @@ class Attempts:
 
     def count(self, tx: Tx, kind: Kind, address: Address) -> None:
         limit, now, entry = LIMITS[kind], self._clock.now(), (kind, address.key)
-        if store.count_attempt(tx, *entry, now=now, window=limit.window, keep=_KEEP) < limit.most:
+        if store.count_attempt(tx, *entry, now=now, window=limit.window, keep=_KEEP, all_for=FLOOD_WINDOW) < limit.most:
             tx.after_commit(lambda: self._remember(entry))
         else:
             until = now + limit.block
             store.block(tx, *entry, until, now)
             tx.after_commit(self._remember_block(entry, until))
+
+    def is_flood(self, tx: Tx) -> bool:
+        """Count a wrong code for all addresses together. True: too many, and the count begins anew."""
+        now = self._clock.now()
+        if store.count_attempt(tx, *_EVERYBODY, now=now, window=FLOOD_WINDOW, keep=_KEEP, all_for=FLOOD_WINDOW) < FLOOD:
+            return False
+        store.forget_attempts(tx, *_EVERYBODY)
+        return True
 
     def forget(self, tx: Tx, kind: Kind, address: Address) -> None:
         entry = (kind, address.key)

@@ -26,6 +26,25 @@ class TokenRejected(SessionUnknown):
     # The same code outside: a client has the same thing to do. Apart inside, because only this one is a guess.
 
 
+class ApiTokenMisplaced(SessionRefused):
+    """This token opens the Hermes API only; use the session token here."""
+
+    code = "api_token_misplaced"
+    http_status = 403
+
+
+class RefreshReused(SessionRefused):
+    """This refresh token was used before, so somebody else may have it: the session has ended; pair again."""
+
+    code = "refresh_reused"
+
+
+class TicketElsewhere(SessionRefused):
+    """This ticket was made for a page of another origin."""
+
+    code = "ticket_elsewhere"
+
+
 class SessionExpired(SessionRefused):
     """The session has ended; pair again."""
 
@@ -63,4 +82,11 @@ class GrantUnknown(RelayError):
     """There is no such grant."""
 
     code = "grant_unknown"
+    http_status = 400
+
+
+class ChallengeInvalid(RelayError):
+    """A challenge is 16 to 64 random bytes, as base64url."""
+
+    code = "challenge_invalid"
     http_status = 400

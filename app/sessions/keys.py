@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from app.errors import Misconfigured
-from app.sessions.files import read_or_make
+from app.sessions.files import read_or_make, replace
 
 FILE = "session-keys.json"
 
@@ -24,25 +25,62 @@ FILE = "session-keys.json"
 class SessionKeys:
     """`kid` and `private` sign; `public` has every key by its kid."""
 
-    def __init__(self, kid: str, private: Ed25519PrivateKey, public: dict[str, Ed25519PublicKey]) -> None:
-        self.kid = kid
-        self.private = private
-        self.public = public
+    def __init__(self, path: Path, found: dict[str, tuple[int, Ed25519PrivateKey]]) -> None:
+        self._path = path
+        self._use(found)
+
+    def _use(self, found: dict[str, tuple[int, Ed25519PrivateKey]]) -> None:
+        self._found = found
+        self.kid = max(found, key=lambda kid: (found[kid][0], kid))
+        self.private = found[self.kid][1]
+        self.public: dict[str, Ed25519PublicKey] = {kid: key.public_key() for kid, (_, key) in found.items()}
 
     @classmethod
     def load(cls, data_dir: Path) -> Self:
         """Makes the file on first start. Raises Misconfigured for one that holds anything else."""
         path = data_dir / FILE
-        found = _parse(path, read_or_make(path, _fresh))
-        newest = max(found, key=lambda kid: (found[kid][0], kid))
-        return cls(newest, found[newest][1], {kid: key.public_key() for kid, (_, key) in found.items()})
+        return cls(path, _parse(path, read_or_make(path, lambda: _written([(1, Ed25519PrivateKey.generate())]))))
+
+    def rotate(self, in_use: Container[str]) -> list[str]:
+        """A new key signs from now on; the kids of those that went, which `in_use` does not name. Raises Misconfigured.
+
+        The one that signed until now stays: a token may be under way.
+        """
+        kept = {kid: entry for kid, entry in self._found.items() if kid == self.kid or kid in in_use}
+        number = max(number for number, _ in self._found.values()) + 1
+        content = _written([*kept.values(), (number, Ed25519PrivateKey.generate())])
+        gone = [kid for kid in self._found if kid not in kept]
+        replace(self._path, content)
+        self._use(_parse(self._path, content))
+        return gone
 
 
-def _fresh() -> bytes:
-    key = Ed25519PrivateKey.generate()
-    kid = hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]
-    seed = base64.urlsafe_b64encode(key.private_bytes_raw()).decode()
-    return orjson.dumps({kid: {"number": 1, "key": seed}}, option=orjson.OPT_INDENT_2)
+def merged(ours: bytes, backed_up: bytes) -> bytes:
+    """Two files as one. Of a key in both ours counts, and ours signs. What is damaged gives way to the other."""
+    try:
+        _parse(Path(FILE), ours)
+    except Misconfigured:
+        return backed_up
+    try:
+        _parse(Path(FILE), backed_up)
+    except Misconfigured:
+        return ours
+    mine, theirs = orjson.loads(ours), orjson.loads(backed_up)
+    lowest = min(entry["number"] for entry in mine.values())
+    older = {kid: entry | {"number": min(entry["number"], lowest - 1)} for kid, entry in theirs.items()}
+    return orjson.dumps(older | mine, option=orjson.OPT_INDENT_2)
+
+
+def _written(keys: Iterable[tuple[int, Ed25519PrivateKey]]) -> bytes:
+    entries = {
+        _kid(key): {"number": number, "key": base64.urlsafe_b64encode(key.private_bytes_raw()).decode()}
+        for number, key in keys
+    }
+    return orjson.dumps(entries, option=orjson.OPT_INDENT_2)
+
+
+def _kid(key: Ed25519PrivateKey) -> str:
+    return hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]
 
 
 def _parse(path: Path, content: bytes) -> dict[str, tuple[int, Ed25519PrivateKey]]:

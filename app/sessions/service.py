@@ -6,21 +6,21 @@ The row decides, the token only names it. Verdicts are cached for a few seconds,
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.audit import store as audit
 from app.clock import Clock
 from app.db import Database, Tx
 from app.errors import NotFound, RelayError
+from app.sessions import changes, opaque, store, tokens
 from app.sessions import grants as rules
-from app.sessions import store, tokens
 from app.sessions.address import Address
 from app.sessions.attempts import Attempts
+from app.sessions.changes import Change, Outcome
 from app.sessions.errors import (
-    GrantUnknown,
-    MoreThanGranted,
+    ApiTokenMisplaced,
     NotYours,
     SessionExpired,
     SessionPrefixAmbiguous,
@@ -50,16 +50,6 @@ class Principal:
     @property
     def prefix(self) -> str:
         return self.session_id[:8]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What to change; None stays as it is, but `ttl` where `ttl_given` says so."""
-
-    ttl: int | None = None  # seconds from now, None = never
-    grants: rules.Seconds | None = None
-    name: str | None = None
-    ttl_given: bool = False
 
 
 class Sessions:
@@ -101,41 +91,98 @@ class Sessions:
         *,
         replace: bool = False,
         hint: str | None = None,
+        api_hash: str | None = None,
     ) -> tuple[Principal, str]:
-        """A session of an existing device, and its token. `replace` ends its other ones; `ttl` None never ends."""
+        """A session of an existing device, and its token. `replace` ends its other ones; `ttl` None never ends.
+
+        `api_hash` is the digest of the token that opens the Hermes API in its name.
+        """
         if replace:
             for old in store.live_sessions_of(tx, device_id, now):
-                self._end(tx, old.session_id, "replaced", now)
+                self.end(tx, old.session_id, "replaced", now)
         ends = rules.expiry(ttl, now)
         granted = rules.expiries(grants_seconds, ends, now)
         session_id = secrets.token_hex(16)
-        store.add_session(tx, session_id, device_id, grants=granted, expires_at=ends, hint=hint, now=now)
+        renewal = store.Renewal(ttl, dict(rules.DEFAULT if grants_seconds is None else grants_seconds))
+        store.add_session(
+            tx, session_id, device_id, grants=granted, expires_at=ends, hint=hint, now=now,
+            api_hash=api_hash, kid=self._keys.kid, renewal=renewal,
+        )  # fmt: skip
         token = tokens.sign(self._keys, session_id=session_id, device_id=device_id, now=now)
         return Principal(session_id, device_id, granted, ends, hint), token
 
     async def verify(self, token: str) -> Principal:
-        """Raises TokenRejected for what matches nothing, else SessionUnknown, SessionExpired, SessionRevoked."""
+        """Raises TokenRejected for what matches nothing, ApiTokenMisplaced, else SessionUnknown, SessionExpired,
+        SessionRevoked.
+        """
+        if token.startswith(opaque.API):
+            await self.by_api_token(token)
+            raise ApiTokenMisplaced()
         key = self._verdicts.key(token)
+        cached = self._cached(key)
+        if cached is not None:
+            return cached
+        named = tokens.read(self._keys, token)
+        before = self.changes
+        session = await self._db.read(lambda tx: store.session(tx, named.session_id))
+        if session is None or session.device_id != named.device_id:
+            raise SessionUnknown()
+        principal = self.judge(session)
+        if named.term != session.term:
+            raise SessionExpired()
+        if session.refresh_state == store.REVIVED:  # whoever speaks with it has got what came with it
+            await self._db.write(lambda tx: store.refresh_seen(tx, session.session_id))
+        self._remember(key, session, principal, before)
+        return principal
+
+    async def by_api_token(self, token: str) -> Principal:
+        """Whom a token of the Hermes API stands for, with `chat` and no other grant.
+
+        Raises TokenRejected for what matches nothing, and for one whose code was not redeemed; else SessionExpired,
+        SessionRevoked.
+        """
+        key = self._verdicts.key(token)
+        cached = self._cached(key)
+        if cached is not None:
+            return cached
+        if not token.startswith(opaque.API):
+            raise TokenRejected(detail="no API token")
+        before = self.changes
+        session = await self._db.read(lambda tx: store.session_by_api(tx, opaque.digest(token)))
+        if session is None:
+            raise TokenRejected(detail="unknown API token")
+        principal = self.judge(session)
+        chat = {name: end for name, end in principal.grants.items() if name == "chat"}
+        principal = replace(principal, grants=chat)
+        self._remember(key, session, principal, before)
+        return principal
+
+    def _cached(self, key: bytes) -> Principal | None:
         cached = self._verdicts.get(key)
         if cached is not None:
             _check_end(cached.expires_at, self._clock.now())
-            return cached
-        session_id, device_id = tokens.read(self._keys, token)
-        changes = self.changes
-        session = await self._db.read(lambda tx: store.session(tx, session_id))
-        if session is None or session.device_id != device_id:
-            raise SessionUnknown()
-        principal = self._judge(session)
-        if changes == self.changes:
-            self._verdicts.put(key, session_id, principal)
+        return cached
+
+    def _remember(self, key: bytes, session: Session, principal: Principal, before: int) -> None:
+        if before == self.changes:
+            self._verdicts.put(key, session.session_id, principal)
         self._note_seen(session)
-        return principal
 
     async def verify_from(self, token: str, address: Address) -> Principal:
         """`verify`, within the limits on guessing from one address. Raises RateLimited too."""
+        return await self._within_limits(self.verify, token, address)
+
+    async def verify_for_api(self, token: str, address: Address) -> Principal:
+        """For the routes of the Hermes API: a session token or an API token. Raises as `verify_from`."""
+        verify = self.by_api_token if token.startswith(opaque.API) else self.verify
+        return await self._within_limits(verify, token, address)
+
+    async def _within_limits(
+        self, verify: Callable[[str], Awaitable[Principal]], token: str, address: Address
+    ) -> Principal:
         await self._attempts.admit_token(address)
         try:
-            principal = await self.verify(token)
+            principal = await verify(token)
         except TokenRejected:
             await self._attempts.failed("token", address)
             raise
@@ -150,16 +197,10 @@ class Sessions:
         found: dict[str, Principal | RelayError] = {session_id: SessionUnknown() for session_id in asked}
         for session in rows:
             try:
-                found[session.session_id] = self._judge(session)
+                found[session.session_id] = self.judge(session)
             except SessionRefused as exc:
                 found[session.session_id] = exc
         return found
-
-    def _judge(self, session: Session) -> Principal:
-        if session.revoked_at is not None:
-            raise SessionRevoked("this device was paired again" if session.revoked_reason == "replaced" else "")
-        _check_end(session.expires_at, self._clock.now())
-        return _principal(session)
 
     def _note_seen(self, session: Session) -> None:
         now = self._clock.now()
@@ -194,7 +235,7 @@ class Sessions:
         def work(tx: Tx) -> str:
             now = self._clock.now()
             session = _find(tx, prefix, now)
-            self._end(tx, session.session_id, "revoked", now)
+            self.end(tx, session.session_id, "revoked", now)
             audit.record(
                 tx, at=now, actor=actor, action="session.revoked", subject=session.prefix, device_id=session.device_id
             )
@@ -208,20 +249,10 @@ class Sessions:
         Raises NotFound, SessionPrefixAmbiguous, NotYours, GrantUnknown, MoreThanGranted.
         """
 
-        def limit(session: Session, now: float) -> tuple[Mapping[str, float | None], float | None]:
+        def limit(session: Session, now: float) -> Outcome:
             if session.session_id != by.session_id:
                 raise NotYours("cannot modify another session")
-            ends = session.expires_at
-            if change.ttl_given:
-                ends = rules.expiry(change.ttl, now)
-                if rules.earlier(ends, session.expires_at) != ends:
-                    raise MoreThanGranted("operator approval required to extend session")
-            granted = dict(session.grants)
-            for name, seconds in (change.grants or {}).items():
-                if name not in granted:
-                    raise GrantUnknown(f"unknown grant {name!r}")
-                granted[name] = rules.earlier(granted[name], rules.expiry(seconds, now))
-            return granted, ends
+            return changes.reduced(session, change, now)
 
         return await self._alter(prefix, limit, name=None, actor=by.prefix)
 
@@ -231,17 +262,15 @@ class Sessions:
         Raises NotFound, SessionPrefixAmbiguous, GrantUnknown.
         """
 
-        def set_(session: Session, now: float) -> tuple[Mapping[str, float | None], float | None]:
-            ends = rules.expiry(change.ttl, now) if change.ttl_given else session.expires_at
-            asked = rules.check(change.grants or {})
-            return {**session.grants, **{name: rules.expiry(s, now) for name, s in asked.items()}}, ends
+        def set_(session: Session, now: float) -> Outcome:
+            return changes.altered(session, change, now)
 
         return await self._alter(prefix, set_, name=change.name, actor=actor)
 
     async def _alter(
         self,
         prefix: str,
-        decide: Callable[[Session, float], tuple[Mapping[str, float | None], float | None]],
+        decide: Callable[[Session, float], Outcome],
         *,
         name: str | None,
         actor: str,
@@ -249,15 +278,14 @@ class Sessions:
         def work(tx: Tx) -> Session:
             now = self._clock.now()
             session = _find(tx, prefix, now)
-            granted, ends = decide(session, now)
-            granted = rules.clamp(granted, ends)
-            store.change(tx, session.session_id, granted, ends)
+            made = decide(session, now)
+            store.change(tx, session.session_id, rules.clamp(made.grants, made.ends), made.ends, made.renewal)
             if name is not None:
                 store.rename_device(tx, session.device_id, name)
             changed = store.session(tx, session.session_id)
             assert changed is not None
             self._audit_change(tx, session, changed, actor, now)
-            tx.after_commit(lambda: self._changed(changed))
+            self.note_change(tx, changed)
             return changed
 
         return await self._db.write(work)
@@ -274,9 +302,20 @@ class Sessions:
                 tx, at=now, actor=actor, action="device.renamed", subject=after.device_id, name=after.device_name
             )
 
-    def _end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
+    def end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
         store.revoke(tx, session_id, reason, now)
         tx.after_commit(lambda: self._ended(session_id, reason))
+
+    def note_change(self, tx: Tx, session: Session) -> None:
+        """What is remembered of this session is out of date once this work is committed."""
+        tx.after_commit(lambda: self._changed(session))
+
+    def judge(self, session: Session) -> Principal:
+        """Raises SessionExpired, SessionRevoked."""
+        if session.revoked_at is not None:
+            raise SessionRevoked("this device was paired again" if session.revoked_reason == "replaced" else "")
+        _check_end(session.expires_at, self._clock.now())
+        return _principal(session)
 
     def _ended(self, session_id: str, reason: str) -> None:
         self.changes += 1

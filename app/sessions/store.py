@@ -11,7 +11,9 @@ import orjson
 from sqlalchemy import bindparam, text
 
 from app.db import Tx
-from app.sessions.grants import Expiries
+from app.sessions.grants import Expiries, Seconds
+
+SEEN, SENT, REVIVED = "seen", "sent", "revived"  # of the newest refresh token of a session
 
 _PREFIX = re.compile(r"[0-9a-f]{1,32}")
 
@@ -24,15 +26,17 @@ _DEVICE_NAME = text("SELECT name FROM devices WHERE device_id = :device")
 _RENAME = text("UPDATE devices SET name = :name WHERE device_id = :device")
 _DEVICES = text("SELECT device_id, name, about, created_at, last_seen_at FROM devices ORDER BY created_at, device_id")
 _ADD = text(
-    "INSERT INTO sessions (session_id, device_id, grants, created_at, expires_at, last_seen_at, transport_hint) "
-    "VALUES (:session, :device, :grants, :now, :expires_at, :now, :hint)"
+    "INSERT INTO sessions (session_id, device_id, grants, created_at, expires_at, last_seen_at, transport_hint, "
+    "api_hash, kid, renewal) VALUES (:session, :device, :grants, :now, :expires_at, :now, :hint, :api, :kid, :renewal)"
 )
 _SELECT = (
     "SELECT s.session_id, s.device_id, s.grants, s.created_at, s.expires_at, s.last_seen_at, s.revoked_at, "
-    "s.revoked_reason, s.transport_hint, d.name, d.about FROM sessions s JOIN devices d USING (device_id) "
+    "s.revoked_reason, s.transport_hint, d.name, d.about, s.renewal, s.term, s.refresh_number, s.refresh_state "
+    "FROM sessions s JOIN devices d USING (device_id) "
 )
 _LIVE = "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) "
 _ONE = text(_SELECT + "WHERE s.session_id = :session")
+_BY_API = text(_SELECT + "WHERE s.api_hash = :hash")
 _SOME = text(_SELECT + "WHERE s.session_id IN :sessions").bindparams(bindparam("sessions", expanding=True))
 _ALL_LIVE = text(_SELECT + "WHERE " + _LIVE + "ORDER BY s.last_seen_at DESC, s.session_id")
 _LIKE = text(
@@ -42,13 +46,34 @@ _LIVE_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND " + _LIVE + "O
 _REVOKE = text(
     "UPDATE sessions SET revoked_at = :now, revoked_reason = :reason WHERE session_id = :session AND revoked_at IS NULL"
 )
-_CHANGE = text("UPDATE sessions SET grants = :grants, expires_at = :expires_at WHERE session_id = :session")
+_CHANGE = text(
+    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, renewal = :renewal WHERE session_id = :session"
+)
+_REFRESH_SEEN = text("UPDATE sessions SET refresh_state = 'seen' WHERE session_id = :session")
+_RENEW = text(
+    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, term = :term, kid = :kid, "
+    "refresh_number = :number, refresh_state = :state WHERE session_id = :session"
+)
+_ADD_REFRESH = text("INSERT INTO refresh_tokens VALUES (:hash, :session, :number, :now, :expires_at)")
+_REFRESH = text("SELECT session_id, number, expires_at FROM refresh_tokens WHERE token_hash = :hash")
+# Of one number as many as a client may have lost answers; of numbers, as many as one may find in an old backup.
+_TRIM_REFRESH = text(
+    "DELETE FROM refresh_tokens WHERE session_id = :session AND (number < :number - 50 OR token_hash IN ("
+    "SELECT token_hash FROM refresh_tokens WHERE session_id = :session AND number = :number "
+    "ORDER BY created_at DESC, rowid DESC LIMIT -1 OFFSET 8))"
+)
+_KIDS = text("SELECT DISTINCT kid FROM sessions WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)")
+_ADD_TICKET = text("INSERT INTO tickets VALUES (:hash, :session, :origin, :expires_at)")
+_TAKE_TICKET = text("DELETE FROM tickets WHERE token_hash = :hash RETURNING session_id, origin, expires_at")
+_COUNT_TICKETS = text("SELECT count(*) FROM tickets WHERE session_id = :session")
+_PURGE_TICKETS = text("DELETE FROM tickets WHERE expires_at <= :now OR expires_at > :latest")
 _SEEN_SESSION = text("UPDATE sessions SET last_seen_at = :now WHERE session_id = :session")
 _SEEN_DEVICE = text("UPDATE devices SET last_seen_at = :now WHERE device_id = :device")
 
 _ADD_ATTEMPT = text("INSERT INTO attempts (kind, address, at) VALUES (:kind, :address, :now)")
 _COUNT = text("SELECT count(*) FROM attempts WHERE kind = :kind AND address = :address AND at > :since")
 _FORGET_OLD_ATTEMPTS = text("DELETE FROM attempts WHERE at <= :before OR at > :now")
+_FORGET_OLD_OF_ONE = text("DELETE FROM attempts WHERE at <= :before AND kind != 'codes'")
 _FORGET_OLD_BLOCKS = text("DELETE FROM blocks WHERE until <= :now")
 _FORGET = text("DELETE FROM attempts WHERE kind = :kind AND address = :address")
 _COUNTED = text("SELECT DISTINCT kind, address FROM attempts")
@@ -60,6 +85,14 @@ _UNTIL = text("SELECT kind, until FROM blocks WHERE address = :address AND until
 _BLOCKS = text("SELECT kind, address, until FROM blocks")
 _LIFT_ATTEMPTS = text("DELETE FROM attempts WHERE kind = :kind")
 _LIFT_BLOCKS = text("DELETE FROM blocks WHERE kind = :kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What a renewal gives, in seconds from then; None never ends."""
+
+    ttl: int | None
+    grants: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +110,10 @@ class Session:
     transport_hint: str | None
     device_name: str
     about: Mapping[str, str]
+    renewal: Renewal | None
+    term: int
+    refresh_number: int
+    refresh_state: str  # seen, sent or revived
 
     @property
     def prefix(self) -> str:
@@ -96,7 +133,12 @@ class Device:
 def _session(row: Sequence[Any]) -> Session:
     values = list(row)
     values[2], values[10] = orjson.loads(row[2]), orjson.loads(row[10])
+    values[11] = None if row[11] is None else Renewal(**orjson.loads(row[11]))
     return Session(*values)
+
+
+def _renewal(renewal: Renewal | None) -> str | None:
+    return None if renewal is None else orjson.dumps(renewal).decode()
 
 
 def put_device(tx: Tx, device_id: str, *, name: str, about: Mapping[str, str], now: float) -> None:
@@ -117,14 +159,23 @@ def devices(tx: Tx) -> list[Device]:
 
 
 def add_session(
-    tx: Tx, session_id: str, device_id: str, *, grants: Expiries, expires_at: float | None, hint: str | None, now: float
-) -> None:
-    values = {"session": session_id, "device": device_id, "grants": orjson.dumps(grants).decode()}
-    tx.execute(_ADD, values | {"expires_at": expires_at, "hint": hint, "now": now})
+    tx: Tx, session_id: str, device_id: str, *, grants: Expiries, expires_at: float | None, hint: str | None,
+    now: float, api_hash: str | None = None, kid: str | None = None, renewal: Renewal | None = None,
+) -> None:  # fmt: skip
+    values = {
+        "session": session_id, "device": device_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at,
+        "hint": hint, "now": now, "api": api_hash, "kid": kid, "renewal": _renewal(renewal),
+    }  # fmt: skip
+    tx.execute(_ADD, values)
 
 
 def session(tx: Tx, session_id: str) -> Session | None:
     row = tx.one(_ONE, {"session": session_id})
+    return None if row is None else _session(row)
+
+
+def session_by_api(tx: Tx, api_hash: str) -> Session | None:
+    row = tx.one(_BY_API, {"hash": api_hash})
     return None if row is None else _session(row)
 
 
@@ -152,9 +203,63 @@ def revoke(tx: Tx, session_id: str, reason: str, now: float) -> None:
     tx.execute(_REVOKE, {"session": session_id, "reason": reason, "now": now})
 
 
-def change(tx: Tx, session_id: str, grants: Expiries, expires_at: float | None) -> None:
+def change(tx: Tx, session_id: str, grants: Expiries, expires_at: float | None, renewal: Renewal | None) -> None:
     values = {"session": session_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at}
-    tx.execute(_CHANGE, values)
+    tx.execute(_CHANGE, values | {"renewal": _renewal(renewal)})
+
+
+def refresh_seen(tx: Tx, session_id: str) -> None:
+    tx.execute(_REFRESH_SEEN, {"session": session_id})
+
+
+def renew(
+    tx: Tx, session_id: str, grants: Expiries, expires_at: float | None, *, term: int, kid: str, number: int, state: str
+) -> None:
+    values = {"session": session_id, "grants": orjson.dumps(grants).decode(), "expires_at": expires_at}
+    tx.execute(_RENEW, values | {"term": term, "kid": kid, "number": number, "state": state})
+
+
+def add_refresh(tx: Tx, token_hash: str, session_id: str, number: int, now: float, expires_at: float) -> None:
+    values = {"hash": token_hash, "session": session_id, "number": number, "now": now, "expires_at": expires_at}
+    tx.execute(_ADD_REFRESH, values)
+    tx.execute(_TRIM_REFRESH, {"session": session_id, "number": number})
+
+
+def refresh(tx: Tx, token_hash: str) -> tuple[str, int, float] | None:
+    """(session, number, end) of a refresh token."""
+    row = tx.one(_REFRESH, {"hash": token_hash})
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def kids(tx: Tx, now: float) -> set[str | None]:
+    """The keys that signed tokens of live sessions; None among them: one that is not known."""
+    return {row[0] for row in tx.all(_KIDS, {"now": now})}
+
+
+# tickets
+
+
+def add_ticket(tx: Tx, token_hash: str, session_id: str, origin: str | None, expires_at: float) -> None:
+    tx.execute(_ADD_TICKET, {"hash": token_hash, "session": session_id, "origin": origin, "expires_at": expires_at})
+
+
+def take_ticket(tx: Tx, token_hash: str) -> tuple[str, str | None, float] | None:
+    """(session, origin, end), gone now."""
+    row = tx.one(_TAKE_TICKET, {"hash": token_hash})
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def count_tickets(tx: Tx, session_id: str) -> int:
+    row = tx.one(_COUNT_TICKETS, {"session": session_id})
+    return row[0] if row is not None else 0
+
+
+def purge_tickets(tx: Tx, now: float, latest: float) -> None:
+    """Those that have ended, and those that a clock set back would keep for long."""
+    tx.execute(_PURGE_TICKETS, {"now": now, "latest": latest})
+
+
+# being seen
 
 
 def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
@@ -166,9 +271,12 @@ def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
 # guessing
 
 
-def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float) -> int:
-    """Add one; the number in the window. What is older than `keep` seconds, or not yet, is forgotten."""
-    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - keep, "now": now})
+def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float, all_for: float) -> int:
+    """Add one; the number in the window. What is older than `keep` seconds, or not yet, is forgotten; those of all
+    addresses together (kind `codes`) after `all_for`.
+    """
+    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - all_for, "now": now})
+    tx.execute(_FORGET_OLD_OF_ONE, {"before": now - keep})
     tx.execute(_ADD_ATTEMPT, {"kind": kind, "address": address, "now": now})
     row = tx.one(_COUNT, {"kind": kind, "address": address, "since": now - window})
     return row[0] if row is not None else 0

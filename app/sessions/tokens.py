@@ -5,6 +5,8 @@ They carry no `exp` and no `nbf`: home servers' clocks jump, and a reduced sessi
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jwt
 from jwt.types import Options
 
@@ -24,13 +26,23 @@ _OPTIONS: Options = {
 }
 
 
-def sign(keys: SessionKeys, *, session_id: str, device_id: str, now: float) -> str:
+class Named(NamedTuple):
+    """What a token names. `term`: a session that was renewed after its end has begun another one."""
+
+    session_id: str
+    device_id: str
+    term: int = 0
+
+
+def sign(keys: SessionKeys, *, session_id: str, device_id: str, now: float, term: int = 0) -> str:
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": device_id, "sid": session_id, "iat": int(now)}
+    if term:
+        claims["term"] = term
     return jwt.encode(claims, keys.private, algorithm=ALGORITHM, headers={"kid": keys.kid, "typ": TYPE})
 
 
-def read(keys: SessionKeys, token: str) -> tuple[str, str]:
-    """(session id, device id) of a token of ours. Raises TokenRejected."""
+def read(keys: SessionKeys, token: str) -> Named:
+    """Of a token of ours. Raises TokenRejected."""
     if len(token) > MAX_LENGTH:
         raise TokenRejected(detail="too long")
     try:
@@ -43,7 +55,7 @@ def read(keys: SessionKeys, token: str) -> tuple[str, str]:
         claims = jwt.decode(token, key, algorithms=[ALGORITHM], audience=AUDIENCE, issuer=ISSUER, options=_OPTIONS)
     except (jwt.PyJWTError, ValueError) as exc:  # ValueError: PyJWT lets some malformed input through to its parsers
         raise TokenRejected(detail=type(exc).__name__) from None
-    session_id, device_id = claims["sid"], claims["sub"]
-    if not isinstance(session_id, str) or not isinstance(device_id, str):
+    session_id, device_id, term = claims["sid"], claims["sub"], claims.get("term", 0)
+    if not isinstance(session_id, str) or not isinstance(device_id, str) or type(term) is not int:
         raise TokenRejected(detail="claims of the wrong type")
-    return session_id, device_id
+    return Named(session_id, device_id, term)

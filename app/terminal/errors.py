@@ -13,8 +13,14 @@ class TerminalUnavailable(RelayError):
     retryable = True
 
 
+class HostUnavailable(TerminalUnavailable):
+    """The host of the terminals cannot be reached over SSH, or refuses: the message says at which step."""
+
+    layer = "upstream"
+
+
 class TerminalOff(RelayError):
-    """This relay has no terminals: TALARIA_TERMINAL_BACKEND is off."""
+    """This relay has no terminals: TALARIA_TERMINAL_BACKEND is off, or is ssh and TALARIA_SSH_HOST is not set."""
 
     code = "terminal_off"
     http_status = 404

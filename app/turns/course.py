@@ -111,8 +111,11 @@ class Course:
         return True
 
     async def _listen_in_time(self, bond: Bond, order: Order) -> None:
-        """A Hermes that is full has not got the message: it is asked again, a few times."""
-        for pause in BUSY_S:
+        """A Hermes that is full has not got the message: it is asked again, a few times.
+
+        Not where its refusal was passed on: that client asks again itself.
+        """
+        for pause in BUSY_S if self._turn.listener is None else ():
             try:
                 return await self._listen(bond, order)
             except UpstreamBusy as exc:

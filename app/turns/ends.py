@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.approvals.service import Approvals
 from app.clock import Clock, Sleep
 from app.db import Database, Tx
-from app.delivery.keep import Bell, keep
+from app.delivery.keep import keep
 from app.delivery.peer import Peer
 from app.errors import Overloaded, StorageFailed, StorageFull
 from app.hermes.hermes import Hermes
@@ -46,6 +47,7 @@ class Rooms:
     pictures: Pictures
     approval_s: float  # how long an upstream waits that does not say
     sleep: Sleep
+    ended: Counter[str] = field(default_factory=Counter)  # by finish, since the start
 
 
 async def keep_end(turn: Turn, rooms: Rooms) -> None:
@@ -54,7 +56,7 @@ async def keep_end(turn: Turn, rooms: Rooms) -> None:
     payload = end_payload(turn.turn_id, turn.state, rooms.clock.now())
     while True:
         try:
-            await rooms.db.write(lambda tx: end_turn(tx, rooms.hub.ring, payload, rooms.clock.now()))
+            await rooms.db.write(lambda tx: end_turn(tx, rooms, payload))
             break
         except (StorageFull, StorageFailed, Overloaded) as exc:
             log.error("the end of a turn cannot be stored", extra={"turn": turn.turn_id, "code": exc.code})
@@ -64,10 +66,12 @@ async def keep_end(turn: Turn, rooms: Rooms) -> None:
     log.info("a turn ended", extra={"turn": turn.turn_id, "finish": payload["finish"], "events": turn.state.n})
 
 
-def end_turn(tx: Tx, bell: Bell, payload: dict[str, Any], now: float) -> bool:
+def end_turn(tx: Tx, rooms: Rooms, payload: dict[str, Any]) -> bool:
     """Part of a work: store an end and keep it for every device that listens. False if it was stored already."""
+    bell, now = rooms.hub.ring, rooms.clock.now()
     if not store.end(tx, payload["turn_id"], payload, now):
         return False
     type_ = end_type(payload["finish"])
     keep(tx, bell, None, id=payload["turn_id"], channel="chat", type=type_, kind="turn", payload=payload, now=now)
+    tx.after_commit(lambda: rooms.ended.update([payload["finish"]]))
     return True

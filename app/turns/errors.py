@@ -30,6 +30,20 @@ class TurnUnknown(RelayError):
     http_status = 404
 
 
+class TurnStopped(RelayError):
+    """This message was taken back before Hermes had it."""
+
+    code = "turn_stopped"
+    http_status = 409
+
+
+class TurnKnown(RelayError):
+    """A message with this Idempotency-Key was taken before, and is not sent again: its conversation has the answer."""
+
+    code = "turn_known"
+    http_status = 409
+
+
 class AgentFailed(RelayError):
     """The agent failed and did not say why: its own log may."""
 

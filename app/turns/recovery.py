@@ -31,7 +31,7 @@ def recovered(tx: Tx, rooms: Rooms, moved: Moved) -> list[Turn]:
         if turn.by_agent:
             turn.state.restore(stored.progress or {})
             turn.finish("uncertain", TurnUncertain())
-            end_turn(tx, rooms.hub.ring, end_payload(turn.turn_id, turn.state, now), now)
+            end_turn(tx, rooms, end_payload(turn.turn_id, turn.state, now))
         elif stored.state == "accepted" and now - stored.created_at < SEND_WITHIN_S:
             going_on.append(turn)
         elif stored.state != "accepted" and stored.lease is not None:
@@ -41,7 +41,7 @@ def recovered(tx: Tx, rooms: Rooms, moved: Moved) -> list[Turn]:
             turn.finish("failed", TurnExpired()) if stored.state == "accepted" else turn.finish(
                 "uncertain", TurnUncertain()
             )
-            end_turn(tx, rooms.hub.ring, end_payload(turn.turn_id, turn.state, now), now)
+            end_turn(tx, rooms, end_payload(turn.turn_id, turn.state, now))
         log.info("a turn was found", extra={"turn": turn.turn_id, "was": stored.state, "finish": turn.state.finish})
     return going_on
 

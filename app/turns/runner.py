@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from app.approvals.service import Approvals
@@ -16,15 +16,16 @@ from app.errors import RelayError
 from app.hermes.dashboard.dashboard import Listen
 from app.hermes.hermes import Hermes
 from app.hermes.lease import MAX_SESSIONS, Lease
+from app.hermes.listener import Listener
 from app.once import store as once
 from app.once.keys import Claim, key_of
 from app.once.outward import Outward
 from app.tasks import Supervisor
-from app.turns import store
+from app.turns import accepting, store
 from app.turns.asking import Asking
 from app.turns.course import Course
 from app.turns.ends import Devices, Rooms, end_turn
-from app.turns.errors import MessageTooLong, TurnQueueFull, TurnUnknown
+from app.turns.errors import TurnKnown, TurnQueueFull, TurnUnknown
 from app.turns.events import end_type
 from app.turns.lanes import Lanes
 from app.turns.pictures import Pictures, admit
@@ -32,13 +33,12 @@ from app.turns.recovery import recovered
 from app.turns.turn import Bond, Turn
 from app.turns.watching import Watching
 from app.wire.envelope import encode
-from app.wire.payloads import ChatSend, TextPart
+from app.wire.payloads import ChatSend
 
 log = logging.getLogger("talaria.turns")
 
 MAX_WAITING = 8  # in one session, behind the one that runs
 MAX_OF_DEVICE = 64  # turns of one device that have not ended: far above what a person starts
-MAX_TEXT = 65_536  # characters; Hermes cuts what is longer, without saying so
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -60,6 +60,11 @@ class Turns:
         self._devices: dict[str, str] = {}  # session → the device that last spoke there
         self._watching = Watching(self._live, clock)
 
+    @property
+    def ended(self) -> dict[str, int]:
+        """How many turns have ended since the start, by `finish`."""
+        return self._rooms.ended
+
     async def close(self) -> None:
         await self._lanes.close()
 
@@ -71,9 +76,9 @@ class Turns:
         A copy with the same key gets the same answer and starts nothing. Raises TurnQueueFull, MessageTooLong,
         IdReused, StorageFull, and what Pictures does for media that it does not have.
         """
-        _check(payload)
+        accepting.check(payload)
         said = payload.model_dump(mode="json", exclude_none=True)
-        turn = self._new(peer.device_id, payload.session_id, _kept(said, frame_id))
+        turn = self._new(peer.device_id, payload.session_id, accepting.kept(said, frame_id))
         key = key_of("chat.send", said, frame_id)
         crowded = self._is_crowded(peer.device_id)
 
@@ -107,6 +112,31 @@ class Turns:
         self._begin(turn)
         if not peer.supports.turns and peer.supports.typed_stream_events:
             self._watching.watch(peer, turn)
+
+    async def pass_on(
+        self, device_id: str, session_id: str, message: dict[str, Any], key: str | None, listener: Listener
+    ) -> str:
+        """Store a turn that came over Hermes' own API, as `accepting` keeps it, and run it. Its id.
+
+        `listener` hears Hermes' answer while it stays. Raises TurnKnown for a copy with the same key, TurnQueueFull,
+        IdReused, StorageFull.
+        """
+        turn = self._new(device_id, session_id, message)
+        turn.listener = listener
+        said, crowded = {"session_id": session_id} | message, self._is_crowded(device_id)
+
+        def work(tx: Tx) -> None:
+            if key is not None and once.find(tx, device_id, "chat.stream", key, said) is not None:
+                raise TurnKnown()
+            if crowded:
+                raise TurnQueueFull()
+            answer = self._accept(tx, turn, None)
+            if key is not None:
+                once.record(tx, device_id, "chat.stream", key, said, answer, turn.created_at)
+            tx.after_commit(lambda: self._begin(turn))
+
+        await self._db.write(work)
+        return turn.turn_id
 
     def begun(self, lease: Lease, listen: Listen) -> None:
         """Hermes begins a turn by itself. It is that device's which last spoke there; without one it is not shown."""
@@ -260,7 +290,7 @@ class Turns:
         if stored.state != "accepted":
             return answer | {"reason": "the turn is being handed to Hermes"}
         payload = {"turn_id": turn_id, "session_id": stored.session_id, "text": "", "finish": "stopped"}
-        end_turn(tx, self._hub.ring, payload, self._clock.now())
+        end_turn(tx, self._rooms, payload)
         tx.after_commit(lambda: self._stopped(turn_id, payload))
         return answer | {"stopped": True}
 
@@ -280,19 +310,3 @@ class Turns:
             if turn.bond is not None:
                 Asking(turn, self._rooms).adopt()
             self._begin(turn)
-
-
-def _check(payload: ChatSend) -> None:
-    if max(map(len, _texts(payload)), default=0) > MAX_TEXT:
-        raise MessageTooLong(f"a message has at most {MAX_TEXT} characters")
-
-
-def _texts(payload: ChatSend) -> Iterable[str]:
-    if isinstance(payload.message, str):
-        return (payload.message,)
-    return (part.text for part in payload.message if isinstance(part, TextPart))
-
-
-def _kept(said: dict[str, Any], frame_id: str | None) -> dict[str, Any]:
-    kept = said | {"frame_id": frame_id}
-    return {key: kept[key] for key in ("message", "model", "profile", "frame_id") if kept.get(key) is not None}

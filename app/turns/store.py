@@ -38,6 +38,9 @@ _END = text(
 _ROW = "SELECT turn_id, device_id, session_id, state, message, progress, finish, created_at, lease FROM turns "
 _ONE = text(_ROW + "WHERE turn_id = :turn")
 _OPEN = text(_ROW + "WHERE state IN ('accepted', 'submitting', 'running') ORDER BY created_at, rowid")
+_BY_STATE = text(
+    "SELECT state, COUNT(*) FROM turns WHERE state IN ('accepted', 'submitting', 'running') GROUP BY state"
+)
 _MOVED = text("UPDATE turns SET session_id = :to WHERE session_id = :from AND state = 'accepted'")
 
 
@@ -112,6 +115,10 @@ def messages(tx: Tx, turn_ids: Sequence[str]) -> list[Any]:
 def unended(tx: Tx) -> Sequence[StoredTurn]:
     """In the order in which they were accepted."""
     return [_stored(row) for row in tx.all(_OPEN)]
+
+
+def open_by_state(tx: Tx) -> dict[str, int]:
+    return {"accepted": 0, "submitting": 0, "running": 0} | dict(tx.all(_BY_STATE))
 
 
 def move(tx: Tx, old: str, new: str) -> None:

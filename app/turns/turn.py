@@ -9,9 +9,10 @@ from typing import Any
 from app.clock import Clock
 from app.errors import RelayError
 from app.hermes.lease import Lease
+from app.hermes.listener import Listener
 from app.hermes.upstream import Event as UpstreamEvent
-from app.hermes.upstream import Order, Upstream
-from app.turns.errors import described
+from app.hermes.upstream import Order, Passed, Upstream
+from app.turns.errors import TurnStopped, described
 from app.turns.events import timestamp
 from app.turns.fold import end, fold
 from app.turns.state import Event, Json, TurnState
@@ -30,11 +31,11 @@ class Bond:
 
 
 class Turn:
-    """`message` is what was sent: {message, model?, profile?, frame_id?}."""
+    """`message` is what was sent: {message, model?, profile?, frame_id?, passed?}."""
 
     __slots__ = (
         "_clock", "_moved", "_session", "answered",
-        "bond", "created_at", "device_id", "message", "state", "submitted", "turn_id", "watchers",
+        "bond", "created_at", "device_id", "listener", "message", "state", "submitted", "turn_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +47,7 @@ class Turn:
         self.bond: Bond | None = None  # once it may be submitted
         self.submitted = False  # upstream may have it
         self.answered = False  # upstream has it
+        self.listener: Listener | None = None  # who asked for it over Hermes' own API
         self.state = TurnState(session_id or "", created_at)
         self.watchers = Watchers(turn_id, device_id, message.get("frame_id"), self.state)
         self._session = self.state.session_id
@@ -67,7 +69,9 @@ class Turn:
 
     @property
     def order(self) -> Order:
-        return Order(self.sent, self.message.get("model"), self.message.get("profile"))
+        asked = self.message.get("passed")
+        passed = None if asked is None else Passed(asked["body"], asked.get("session_key"), self.listener)
+        return Order(self.sent, self.message.get("model"), self.message.get("profile"), passed)
 
     @property
     def bound(self) -> Bond:
@@ -99,6 +103,8 @@ class Turn:
 
     def finish(self, finish: str, error: RelayError | None = None) -> None:
         """An end that no stream brought. Does nothing to a turn that has one."""
+        if self.listener is not None:
+            self.listener.ended(error or TurnStopped())
         self.publish(end(self.state, finish, None if error is None else described(error)))
 
     def publish(self, events: Sequence[Event]) -> None:

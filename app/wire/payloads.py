@@ -79,6 +79,12 @@ class Auth(Payload):
     resume: Resume | None = None
 
 
+class SessionRenew(Payload):
+    """`session.renew`, and the body of `POST /session/renew`."""
+
+    refresh_token: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+
+
 class Ack(Payload):
     epoch: str
     seq: int = Field(ge=0)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
 from app.errors import RelayError
 
 MAX_EVENT = 32 * 1024 * 1024  # bytes of one event: above what any agent sends, below what could hurt
@@ -88,3 +93,8 @@ class SseSplitter:
         if half and chunk[0] == 10:
             chunk = chunk[1:]
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def event_of(name: str, payload: Mapping[str, Any]) -> bytes:
+    """One event, as the agent writes them."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), orjson.dumps(payload))

@@ -40,6 +40,12 @@ class Caller(asyncio.Protocol):
         )
         return await self._answer
 
+    async def get(self, path: str) -> bytes:
+        """As `post`."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.transport.write(f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode())
+        return await self._answer
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 

@@ -76,6 +76,10 @@ def _status(pid: int, name: str) -> int:
     raise ProcessLookupError(pid)
 
 
+def first_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
 def server_holds(server_port: int, client_port: int) -> bool:
     """Whether the server's end of this loopback connection is still open. The kernel knows before any client does."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from deploy.bench import machine, nginx
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 30
 STOP_SECONDS = 10
@@ -68,6 +70,35 @@ async def raw_fan(scratch: Path) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
+async def origin(scratch: Path) -> AsyncIterator[Server]:
+    """What plays Hermes' API server where bytes are passed on."""
+    async with _process(["deploy.bench.origin"], scratch, core=None) as process:
+        yield Server((await _said(process, scratch))["url"], process.pid, scratch, secrets.token_hex(16))
+
+
+@asynccontextmanager
+async def httpx_proxy(scratch: Path, behind: Server) -> AsyncIterator[Server]:
+    async with _process(["deploy.bench.httpx_proxy", behind.url], scratch, core=0) as process:
+        yield Server((await _said(process, scratch))["url"], process.pid, scratch)
+
+
+@asynccontextmanager
+async def nginx_proxy(scratch: Path, behind: Server, program: str) -> AsyncIterator[Server]:
+    """`pid` is its worker's."""
+    config, port = nginx.configured(scratch, f"{behind.host}:{behind.port}")
+    process = await asyncio.create_subprocess_exec(
+        program, "-c", str(config), "-p", str(scratch), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: pin(0),
+    )  # fmt: skip
+    try:
+        server = Server(f"http://127.0.0.1:{port}", process.pid, scratch)
+        await _answers(server, process, scratch, "/v1/models")
+        yield Server(server.url, machine.first_child(process.pid), scratch)
+    finally:
+        await _end(process)
+
+
+@asynccontextmanager
 async def stand_in(scratch: Path) -> AsyncIterator[Server]:
     """The agent: it streams as fast, or as evenly, as a message asks it to."""
     key, token = secrets.token_hex(16), secrets.token_hex(16)
@@ -79,11 +110,11 @@ async def stand_in(scratch: Path) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def relay(
-    scratch: Path, agent: Server | None = None, dashboard: Dashboard | None = None, *, core: int | None = 0
-) -> AsyncIterator[Server]:
-    """The relay as `talaria serve` runs it. The same `scratch` again is the same relay restarted.
-
-    Without a dashboard it runs turns over the session stream of its agent.
+    scratch: Path, agent: Server | None = None, dashboard: Dashboard | None = None, *, core: int | None = 0,
+    also: Mapping[str, str] | None = None,
+) -> AsyncIterator[Server]:  # fmt: skip
+    """The relay as `talaria serve` runs it, with `also` in its environment. The same `scratch` again is the same relay
+    restarted. Without a dashboard it runs turns over the session stream of its agent.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -96,6 +127,7 @@ async def relay(
         "TALARIA_HERMES_API_KEY": agent.key if agent else "",
         "TALARIA_HERMES_DASHBOARD_URL": dashboard.url if dashboard else "",
         "TALARIA_HERMES_DASHBOARD_TOKEN": dashboard.token if dashboard else "",
+        **(also or {}),
     }
     async with _process(["app", "serve"], scratch, core=core, environ=environ) as process:
         server = Server(f"http://127.0.0.1:{port}", process.pid, scratch / "data")
@@ -122,14 +154,18 @@ async def _process(
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
                 await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -152,16 +188,19 @@ async def _said(process: asyncio.subprocess.Process, scratch: Path) -> dict[str,
     return said
 
 
-async def _answers(server: Server, process: asyncio.subprocess.Process, scratch: Path) -> None:
+async def _answers(
+    server: Server, process: asyncio.subprocess.Process, scratch: Path, path: str = "/livez"
+) -> None:  # fmt: skip
     deadline = asyncio.get_running_loop().time() + START_SECONDS
     async with server.http() as http:
         while process.returncode is None and asyncio.get_running_loop().time() < deadline:
             try:
-                if (await http.get("/livez")).status_code == 200:
+                if (await http.get(path)).status_code == 200:
                     return
             except httpx.ConnectError:
                 await asyncio.sleep(0.05)
-    raise Broken(f"the relay did not start:\n{_log(scratch).read_text()[-2000:]}")
+    log = _log(scratch).read_text() if _log(scratch).exists() else ""
+    raise Broken(f"a server did not start:\n{log[-2000:]}")
 
 
 def _log(scratch: Path) -> Path:

@@ -22,13 +22,15 @@ def from_(address: str) -> dict[str, str]:
 async def test_mint_then_redeem_then_speak(
     operator: httpx.AsyncClient, http: httpx.AsyncClient, relay: RunningRelay
 ) -> None:
-    minted = (await operator.post("/pairing/mint", json={"name": "Pixel"})).json()
+    minted = (await operator.post("/pairing/mint", json={"name": "Pixel", "for": "web"})).json()
     assert minted.pop("ok") is True
     assert type(minted["expires_at"]) is int
     assert abs(minted.pop("expires_at") - time.time() - 600) < 30
     code, offer_id = minted.pop("code"), minted.pop("offer_id")
+    own = relay.relay.identity.fingerprint
     assert minted == {
-        "web_url": f"{relay.url}/pair#code={code}", "public": False, "name": "Pixel", "ttl_seconds": 30 * DAY,
+        "web_url": f"{relay.url}/pair#code={code}&fp={own}", "fingerprint": own, "public": False,
+            "name": "Pixel", "ttl_seconds": 30 * DAY,
         "grants": {
             "chat": None, "terminal": None, "bridge": 7 * DAY, "desktop": None, "tui": None, "notifications": None,
         },
@@ -47,14 +49,15 @@ async def test_mint_then_redeem_then_speak(
 async def test_the_link_has_the_public_url(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, PUBLIC_URL="https://home.tailnet.ts.net/")
     async with running(settings) as relay, client_of(relay, headers=relay.operator()) as operator:
-        minted = (await operator.post("/pairing/mint", json={})).json()
-    assert minted["web_url"] == f"https://home.tailnet.ts.net/pair#code={minted['code']}"
+        minted = (await operator.post("/pairing/mint", json={"for": "web"})).json()
+        own = relay.relay.identity.fingerprint
+        assert minted["web_url"] == f"https://home.tailnet.ts.net/pair#code={minted['code']}&fp={own}"
     assert minted["public"] is True
 
 
 async def test_what_a_phone_gets_is_said_in_the_offer(operator: httpx.AsyncClient, http: httpx.AsyncClient) -> None:
     async def minted(**body: Any) -> dict[str, Any]:
-        answer = await operator.post("/pairing/mint", json=body)
+        answer = await operator.post("/pairing/mint", json={"for": "web"} | body)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -75,7 +78,7 @@ async def test_what_a_phone_gets_is_said_in_the_offer(operator: httpx.AsyncClien
 
 async def test_an_offer_nobody_can_make(operator: httpx.AsyncClient) -> None:
     for body, error, code in NO_OFFERS:
-        answer = await operator.post("/pairing/mint", json=body)
+        answer = await operator.post("/pairing/mint", json={"for": "web"} | body)
         assert answer.status_code == 400, body
         assert answer.json()["ok"] is False
         assert error in answer.json()["error"]
@@ -83,7 +86,6 @@ async def test_an_offer_nobody_can_make(operator: httpx.AsyncClient) -> None:
 
 
 NO_OFFERS: list[tuple[Any, str, str]] = [
-    ({"for": "hermes-relay"}, "not supported by this version", "not_supported"),
     ({"for": "fax"}, "'for' must be web or hermes-relay", "payload_invalid"),
     ({"grants": {"everything": 1}}, "unknown grant 'everything'", "grant_unknown"),
     ({"grants": ["chat", "everything"]}, "unknown grant 'everything'", "grant_unknown"),
@@ -212,7 +214,7 @@ async def test_waiting_for_a_phone_ends_when_it_arrives(operator: httpx.AsyncCli
         phone = await relay.connect(pairing_code=minted["code"], device_name="Pixel")
     assert waiting.result().json() == {
         "state": "redeemed", "expires_at": minted["expires_at"],
-        "device_id": phone.auth["device_id"], "device_name": "Pixel",
+        "device_id": phone.auth["device_id"], "device_name": "Pixel", "confirm": None,
     }  # fmt: skip
     assert (await operator.get("/pairing/offers/nosuch")).json()["error"]["code"] == "not_found"
     assert (await operator.get(url, params={"wait": 31})).json()["error"]["code"] == "payload_invalid"

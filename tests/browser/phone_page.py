@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from playwright.async_api import Browser, Locator, Page, expect
 
@@ -58,10 +59,10 @@ class PhonePage:
 
 
 @asynccontextmanager
-async def opened(browser: Browser, relay: RunningRelay, url: str) -> AsyncIterator[PhonePage]:
+async def opened(browser: Browser, relay: RunningRelay, url: str, **options: Any) -> AsyncIterator[PhonePage]:
     """A page of a phone that has nothing stored. Afterwards: no error, no violation, no request elsewhere."""
     context = await browser.new_context(
-        viewport={"width": 390, "height": 844}, device_scale_factor=2, is_mobile=True, has_touch=True
+        viewport={"width": 390, "height": 844}, device_scale_factor=2, is_mobile=True, has_touch=True, **options
     )
     page = await context.new_page()
     watch = Watch(url)

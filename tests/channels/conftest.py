@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.channels.base import Dispatch, refusal
+from app.channels.base import Dispatch, refusal_to
 from app.channels.chat import Chat
 from app.channels.conversations import Conversations
 from app.delivery.news import News
@@ -40,12 +40,13 @@ def say(dispatch: Dispatch) -> Say:
 
     async def say(phone: Phone, type_: str, payload: Any = None, id: str = "f1") -> Frame:
         begun = len(phone.frames)
+        sent = Envelope("chat", type_, id, payload or {})
         try:
-            waiting = dispatch(Envelope("chat", type_, id, payload or {}), phone)
+            waiting = dispatch(sent, phone)
             if waiting is not None:
                 await waiting
         except RelayError as exc:
-            phone.send(refusal(exc, id))
+            phone.send(refusal_to(phone, exc, sent))
         async with asyncio.timeout(10):
             while True:
                 for frame in phone.frames[begun:]:

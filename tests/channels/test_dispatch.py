@@ -32,6 +32,15 @@ class Second(Channel):
         call.answer("said", {"by": type(self).__name__})
 
 
+class Told(Channel):
+    name = "shared"
+    grant = "chat"
+
+    @receives("told", None, needs_grant=False)
+    def told(self, payload: Mapping[str, Any], call: Call) -> None:
+        call.answer("said", {"by": type(self).__name__})
+
+
 class Doubled(First): ...
 
 
@@ -49,6 +58,14 @@ def test_channels_of_one_name_share_it_and_its_grant() -> None:
     dispatch = Dispatch([First(), Second()], ManualClock())
     assert (said(dispatch, "one"), said(dispatch, "two")) == ("First", "Second")
     for type_ in ("one", "two"):
+        with pytest.raises(GrantMissing):
+            said(dispatch, type_, Phone(grants={}))
+
+
+def test_what_a_device_only_tells_needs_no_grant_where_its_channel_says_so() -> None:
+    dispatch = Dispatch([First(), Told()], ManualClock())
+    assert said(dispatch, "told", Phone(grants={})) == "Told"
+    for type_ in ("one", "unheard"):
         with pytest.raises(GrantMissing):
             said(dispatch, type_, Phone(grants={}))
 

@@ -59,3 +59,15 @@ def test_it_keeps_its_data_where_told_and_moves_when_the_port_is_taken(talaria: 
             demo.stop()
             assert f"Port {port} is taken; the demo takes a free one." in demo.errors()
     assert (talaria.home / "kept" / "talaria.db").exists()
+
+
+def test_the_routes_in_use_are_shown_beside_the_settings(talaria: Talaria) -> None:
+    with talaria.started("demo", "--data-dir", "kept", PORT="0") as demo:
+        port = demo.until("Talaria's demo listens on ").split(",")[0].rpartition(":")[2]
+        demo.until("Open the link")  # the dashboard is connected
+        shown = talaria.run("config", DATA_DIR="kept", PORT=port)
+        assert "In use now: TALARIA_HERMES_DASHBOARD_URL (local)" in shown.stderr
+        assert "In use now" not in shown.stdout
+        assert "In use now" not in talaria.run("config", "--json", DATA_DIR="kept", PORT=port).stderr
+        demo.stop()
+    assert "In use now" not in talaria.run("config", DATA_DIR="kept", PORT=port).stderr

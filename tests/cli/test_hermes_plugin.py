@@ -25,8 +25,13 @@ CONFIGS = {
     "in JSON": json.dumps({"model": {"a": 1}, "list": [1, 2]}, indent=2) + "\n",
     "in JSON under a comment": "# made by a script\n" + json.dumps({"plugins": {"enabled": ["x"]}}, indent=2) + "\n",
     "in flow style": "{model: {a: 1}, z: [1, 2]}\n",
+    "with other servers": "mcp_servers:\n  files:  # mine\n    command: x\nz: yes\n",
+    "with a bare key of servers": "mcp_servers:\nz: yes\n",
     "empty": "",
 }
+
+
+SERVER: dict[str, Any] = {"url": "http://relay:1/mcp", "headers": {"Authorization": "Bearer ${TALARIA_LINK_TOKEN}"}}
 
 
 @pytest.fixture
@@ -72,10 +77,37 @@ def test_install_adds_one_name_and_keeps_the_rest(config: str) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
-def test_uninstall_takes_out_what_install_put_in_though_others_wrote_since(config: str) -> None:
+def test_install_adds_the_tools_too(config: str) -> None:
     from ruamel.yaml import YAML
 
-    since = config_with(config).replace("z: yes", "z: no")
+    after = config_with(config, SERVER["url"])
+    plain = YAML(typ="safe").load(config_with(config))
+    assert YAML(typ="safe").load(after) == plain | {
+        "mcp_servers": (plain.get("mcp_servers") or {}) | {"talaria": SERVER}
+    }
+    for comment in (line for line in config.splitlines() if "#" in line):
+        assert comment in after
+    assert config_with(after, SERVER["url"]) == after
+
+
+def test_tools_that_the_owner_has_written_stay(home: Path) -> None:
+    own = "mcp_servers:\n  talaria:\n    url: http://elsewhere/mcp\n"
+    (home / "config.yaml").write_text(own)
+    there = HermesHome(home)
+    there.install({"TALARIA_LINK_TOKEN": "one"}, SERVER["url"])
+    assert (home / "config.yaml").read_text().startswith(own)
+    with (home / "config.yaml").open("a") as file:
+        file.write("timezone: UTC\n")
+    assert there.uninstall()
+    assert (home / "config.yaml").read_text() == own + "timezone: UTC\n"
+
+
+@pytest.mark.parametrize("mcp_url", [None, SERVER["url"]], ids=["alone", "with tools"])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_uninstall_takes_out_what_install_put_in_though_others_wrote_since(config: str, mcp_url: str | None) -> None:
+    from ruamel.yaml import YAML
+
+    since = config_with(config, mcp_url).replace("z: yes", "z: no")
     left = YAML(typ="safe").load(config_without(since, config)) or {}
     was = YAML(typ="safe").load(config.replace("z: yes", "z: no")) or {}
     assert {k: v or None for k, v in left.items()} == {k: v or None for k, v in was.items()}
@@ -88,12 +120,13 @@ def test_uninstall_takes_out_what_install_put_in_though_others_wrote_since(confi
         ("- a\n- b\n", "holds no settings"),
         ("plugins: [a]\n", "is not a mapping"),
         ("plugins:\n  enabled: all\n", "is not a list"),
+        ("mcp_servers: [a]\n", "is not a mapping"),
         ("a: 1\n...\n", "by hand"),
     ],
 )
 def test_a_configuration_that_cannot_be_changed_safely_is_left_alone(config: str, says: str) -> None:
     with pytest.raises(CommandFailed, match=says):
-        config_with(config)
+        config_with(config, SERVER["url"])
 
 
 def test_uninstall_leaves_no_trace(talaria: Talaria, home: Path, token_file: Path) -> None:
@@ -117,6 +150,29 @@ def test_uninstall_leaves_no_trace(talaria: Talaria, home: Path, token_file: Pat
     talaria.run("hermes-plugin", "uninstall", *arguments)
     assert snapshot(home) == before
     assert "no plugin" in talaria.run("hermes-plugin", "uninstall", *arguments).stderr
+
+
+def test_the_tools_come_when_asked_for_and_stay_until_they_are_not(
+    talaria: Talaria, home: Path, token_file: Path
+) -> None:
+    before = snapshot(home)
+    arguments = ("--hermes-home", str(home), "--token-file", str(token_file), "--url", "wss://relay:1/")
+    block = (
+        "mcp_servers:\n  talaria:\n    url: https://relay:1/mcp\n"
+        "    headers:\n      Authorization: Bearer ${TALARIA_LINK_TOKEN}\n"
+    )
+
+    def install(*more: str) -> tuple[bool, bool]:
+        """Whether the tools are in the file, and whether that is said."""
+        said = talaria.run("hermes-plugin", "install", *arguments, *more)
+        return block in (home / "config.yaml").read_text(), "hermes-agent[mcp]" in said.stderr
+
+    assert [install(), install("--mcp"), install(), install("--no-mcp")] == [
+        (False, False), (True, True), (True, True), (False, False),
+    ]  # fmt: skip
+    install("--mcp")
+    talaria.run("hermes-plugin", "uninstall", "--hermes-home", str(home))
+    assert snapshot(home) == before
 
 
 def test_what_was_written_since_stays(home: Path) -> None:

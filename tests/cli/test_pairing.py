@@ -27,13 +27,16 @@ def test_from_pairing_to_revoking(relay: Talaria) -> None:
     with relay.started("pair", "--wait", "--grant", "chat,terminal", "--ttl", "12h") as pairing:
         link = pairing.until("Link  ")
         code = pairing.until("Code  ").split(",")[0]
-        assert link == f"{relay.url}/pair#code={code}"
+        assert link == f"{relay.url}/pair#code={code}&fp={pairing.until('Relay ').split(',')[0]}"
         assert re.fullmatch(r"[A-Z0-9]{8}", code)
         token = relay.redeem(code, device_name="Pixel\x1b[2J", device_id="dev-84c1")["session_token"]
         assert pairing.end() == 0
         assert "tailscale serve" in pairing.errors()
     assert "Paired: Pixel�[2J" in pairing.said
-    assert "The phone gets chat and terminal for 12 hours; take it back with" in pairing.said
+    said = " ".join(pairing.said.split())
+    assert (
+        "The phone gets chat and terminal for 12 hours, and as long again whenever it renews; take it back with" in said
+    )
     assert relay.status_of(token) == 200
 
     listed = relay.run("devices").stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 
 import httpx
 import pytest
@@ -20,8 +21,8 @@ def test_it_says_where_it_listens_and_ends_cleanly(talaria: Talaria, number: int
     with talaria.started("serve", PORT="0", HERMES_API_URL="http://127.0.0.1:9", HERMES_API_KEY=KEY) as serving:
         talaria.url = serving.until("Talaria 0.1.0 listens on ")
         assert serving.until("  phones use  ") == "no public URL"
-        assert serving.until("  Hermes API  ") == "http://127.0.0.1:9"
-        assert serving.until("  dashboard   ") == "http://127.0.0.1:9119"
+        assert serving.until("  Hermes API  ") == "at TALARIA_HERMES_API_URL"
+        assert serving.until("  dashboard   ") == "at TALARIA_HERMES_DASHBOARD_URL"
         assert serving.until("  data        ") == str(talaria.data)
         assert talaria.status_of("nobody", "/livez") == 200
         assert serving.stop(number) == 0, serving.errors()
@@ -83,3 +84,26 @@ def test_what_callers_send_does_not_reach_its_log(talaria: Talaria) -> None:
         assert "[uvicorn.error]" in serving.errors()
         assert secret not in serving.errors()
         assert "QZXW1234" not in serving.errors()
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_where_hermes_is_reaches_neither_its_log_nor_callers(talaria: Talaria, scheme: str) -> None:
+    """Names that lead nowhere, in each setting; over http also one that may not get the key."""
+    settings = {
+        f"HERMES_{which}URL": f"{scheme}://{name}.where-hermes-is.invalid:8642"
+        for which, name in (
+            ("API_", "a"), ("API_REMOTE_", "b"), ("DASHBOARD_", "c"), ("DASHBOARD_REMOTE_", "d"),
+        )
+    }  # fmt: skip
+    settings |= {"HERMES_API_KEY": KEY, "HERMES_DASHBOARD_TOKEN": KEY}
+    talaria.settings |= settings
+    with talaria.started("serve", PORT="0", LOG_LEVEL="debug", LOG_FORMAT="json") as serving:
+        url = serving.until("Talaria 0.1.0 listens on ")
+        while serving.errors().count("hermes is") < 2:
+            time.sleep(0.05)  # a process: there is nothing to wait on
+        said = httpx.get(f"{url}/readyz", trust_env=False).text
+        serving.stop()
+        told = said + serving.said + serving.errors()
+    assert "TALARIA_HERMES_API" in said
+    assert "TALARIA_HERMES_DASHBOARD" in said
+    assert "where-hermes-is" not in told

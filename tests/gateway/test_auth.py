@@ -180,7 +180,7 @@ async def test_a_grant_that_ends_closes_its_channel_and_nothing_else(tmp_path: P
 
 
 async def test_a_reduced_grant_takes_effect_on_the_open_link(relay: RunningRelay) -> None:
-    from app.sessions.service import Change
+    from app.sessions.changes import Change
 
     phone = await relay.connect()
     await relay.relay.sessions.alter(session(phone.token)[:8], Change(grants={"chat": 0}))

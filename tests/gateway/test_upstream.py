@@ -26,7 +26,7 @@ async def test_devices_hear_when_hermes_goes(tmp_path: Path) -> None:
         async with running(settings) as relay:
             await relay.relay.hermes.probe()
             phone, older = await relay.connect(), await relay.connect(supports=OLDER)
-            assert phone.auth["upstream"]["api"] == {"state": "up", "version": "0.19.0"}
+            assert phone.auth["upstream"]["api"] == {"state": "up", "version": "0.19.0", "route": "local"}
             await hermes.aclose()
             await relay.relay.hermes.probe()
             await phone.until("upstream", both_down)

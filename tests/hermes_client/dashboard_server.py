@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from app.clock import Clock
 from app.errors import RelayError
 from app.hermes.dashboard.dashboard import Dashboard
 from app.hermes.lease import Lease
@@ -51,6 +52,8 @@ class FakeDashboard:
         self.ready: Any = {"jsonrpc": "2.0", "method": "event", "params": {"type": "gateway.ready", "payload": {}}}
         self.config: dict[str, Any] = {"approvals": {"timeout": 45}}
         self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.stored: list[str] = ["stored1"]
+        self.password = PASSWORD
         self.login: Callable[[], Response] | None = None
         self.cookies: set[str] = set()
         self.tickets: set[str] = set()
@@ -127,7 +130,8 @@ class FakeDashboard:
         return JSONResponse(self.config) if self._let_in(request) else _unauthorized()
 
     async def _list(self, request: Request) -> Response:
-        return JSONResponse({"sessions": []}) if self._let_in(request) else _unauthorized()
+        rows = [{"id": id} for id in self.stored]
+        return JSONResponse({"sessions": rows}) if self._let_in(request) else _unauthorized()
 
     async def _messages(self, request: Request) -> Response:
         if not self._let_in(request):
@@ -141,7 +145,7 @@ class FakeDashboard:
         if self.login is not None:
             return self.login()
         said = await request.json()
-        if said != {"provider": "basic", "username": USERNAME, "password": PASSWORD}:
+        if said != {"provider": "basic", "username": USERNAME, "password": self.password}:
             return JSONResponse({"detail": "Invalid credentials"}, 401)
         cookie = f'hermes_session_at="ab{self.counted["login"]}="'
         self.cookies.add(cookie)
@@ -236,6 +240,13 @@ class Waits:
         finally:
             self._open.remove(wait)
 
+    async def begun(self, seconds: float, times: int) -> None:
+        """Until it has waited so long for that many times."""
+        async with asyncio.timeout(NEVER_S):
+            while self.asked.count(seconds) < times:
+                self._changed.clear()
+                await self._changed.wait()
+
     async def over(self, seconds: float, within: float = 0.001) -> None:
         """End the wait of about that length, when it has begun."""
         async with asyncio.timeout(NEVER_S):
@@ -303,13 +314,14 @@ async def faked() -> AsyncIterator[FakeDashboard]:
 
 @asynccontextmanager
 async def opened(
-    fake: FakeDashboard, *, sleep: Any = None, titled: Any = None, ready: bool = True, **settings: Any
-) -> AsyncIterator[Dashboard]:
+    fake: FakeDashboard, *, sleep: Any = None, titled: Any = None, ready: bool = True, clock: Clock | None = None,
+    **settings: Any,
+) -> AsyncIterator[Dashboard]:  # fmt: skip
     chosen = HermesSettings(**{"hermes_dashboard_url": fake.url} | settings)
     sleep = sleep or Waits()
     async with (
         Supervisor() as tasks,
-        Dashboard(chosen, tasks, titled=titled or (lambda *_: None), sleep=sleep) as dashboard,
+        Dashboard(chosen, tasks, titled=titled or (lambda *_: None), sleep=sleep, clock=clock) as dashboard,
     ):
         if ready:
             await is_ready(dashboard)

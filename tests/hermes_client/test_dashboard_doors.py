@@ -69,7 +69,7 @@ async def settings_read() -> None:
 
 async def test_the_token_is_read_from_the_page_and_again_after_a_restart(fake: FakeDashboard) -> None:
     async with opened(fake) as dashboard:
-        assert dashboard.state() == {"state": "up", "version": "0.19.0"}
+        assert dashboard.state() == {"state": "up", "version": "0.19.0", "route": "local"}
         await settings_read()
         fake.token = "another-token"
         await lose(fake, dashboard)

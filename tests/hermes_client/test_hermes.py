@@ -192,13 +192,14 @@ async def test_the_state_follows_what_is_there() -> None:
     agent = Agent(delay_s=0)
     async with serve_stand_in(KEY, agent=agent) as served, opened(served.url) as hermes:
         assert await hermes.probe() == {"state": "up", "version": "0.19.0"}
-        assert hermes.states() == {"api": {"state": "up", "version": "0.19.0"}}
+        assert hermes.states() == {"api": {"state": "up", "version": "0.19.0", "route": "local"}}
         lease = await leased(hermes, (await hermes.api.create_session())["id"])
         port = int(served.url.rpartition(":")[2])
     async with opened(served.url) as hermes:
         said = await hermes.probe()
         assert said["state"] == "down"
-        assert served.url in said["message"]
+        assert "TALARIA_HERMES_API_URL" in said["message"]
+        assert served.url not in said["message"]
         with pytest.raises(UpstreamUnreachable):
             await leased(hermes, lease.session_id)
         async with serve_stand_in(KEY, port, agent=agent):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 
 from app.errors import Misconfigured
 from app.hermes.errors import UpstreamInsecure
-from app.hermes.routes import api_route, dashboard_route
+from app.hermes.routes import Route, api_routes, dashboard_routes
 from app.settings import HermesSettings
 
 KEY = "api-key-0123456789"
+
+
+def api_route(settings: HermesSettings) -> Route | None:
+    return next(iter(api_routes(settings)), None)
+
+
+def dashboard_route(settings: HermesSettings) -> Route | None:
+    return next(iter(dashboard_routes(settings)), None)
 
 
 def settings(url: str, key: str | None = KEY, *plain: str) -> HermesSettings:
@@ -41,6 +51,7 @@ def test_the_key_is_not_sent_in_the_clear(url: str) -> None:
     with pytest.raises(UpstreamInsecure, match="TALARIA_HERMES_ALLOW_PLAIN") as caught:
         api_route(settings(url, KEY, "hermes"))
     assert KEY not in str(caught.value)
+    assert (urlsplit(url).hostname or "") not in str(caught.value)
     assert api_route(settings(url, None)) is not None
 
 
@@ -89,3 +100,31 @@ def test_what_opens_the_dashboard_is_kept_as_the_key_is(secret: str) -> None:
 def test_a_token_that_no_header_can_carry_is_refused_unsaid() -> None:
     with pytest.raises(Misconfigured, match="TALARIA_HERMES_DASHBOARD_TOKEN"):
         dashboard_route(HermesSettings(hermes_dashboard_token="two\r\nlines"))  # type: ignore[arg-type]
+
+
+def test_the_local_route_comes_first_and_each_url_may_be_missing() -> None:
+    local, remote = "http://127.0.0.1:8642", "https://hermes.example.org"
+
+    def names(**urls: str) -> list[tuple[str, str, str]]:
+        given = {f"hermes_api_{name}": url for name, url in urls.items()}
+        return [(route.name, route.setting, route.base) for route in api_routes(HermesSettings(**given))]  # type: ignore[arg-type]
+
+    one = ("local", "TALARIA_HERMES_API_URL", local)
+    other = ("remote", "TALARIA_HERMES_API_REMOTE_URL", remote)
+    assert names(url=local) == [one]
+    assert names(url=local, remote_url=remote) == [one, other]
+    assert names(url="", remote_url=remote) == [other]
+    assert names(url=local, remote_url=local) == [one]
+    assert names(url="") == []
+
+
+def test_a_credential_goes_to_neither_of_two_if_it_may_not_go_to_one() -> None:
+    urls = {"hermes_api_url": "http://127.0.0.1:1", "hermes_api_remote_url": "http://hermes.lan"}
+    with pytest.raises(UpstreamInsecure, match="TALARIA_HERMES_API_REMOTE_URL") as caught:
+        api_routes(HermesSettings(hermes_api_key=KEY, **urls))  # type: ignore[arg-type]
+    assert "hermes.lan" not in str(caught.value)
+
+
+def test_a_route_names_no_host() -> None:
+    (route,) = api_routes(settings("https://hermes.example.org"))
+    assert "example" not in repr(route)

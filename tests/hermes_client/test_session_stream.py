@@ -9,9 +9,12 @@ from typing import Any, cast
 
 from app.hermes.api import HermesApi
 from app.hermes.lease import Lease
+from app.hermes.listener import Listener
 from app.hermes.session_stream import SessionStream
-from app.hermes.upstream import Order
+from app.hermes.upstream import Order, Passed
+from app.settings import HermesSettings
 from app.wire.sse import SseEvent
+from tests.hermes_client.canned import END, STREAM, canned, chunk
 from tests.hermes_client.dashboard_server import Heard, lease
 
 
@@ -22,7 +25,7 @@ class Api:
         self.ends = {"a": asyncio.Event(), "b": asyncio.Event()}
 
     async def stream(
-        self, lease: Lease, body: Any, sink: Callable[[list[SseEvent]], None], opened: Callable[[], None]
+        self, lease: Lease, body: Any, sink: Callable[[list[SseEvent]], None], opened: Callable[[], None], *_: object
     ) -> None:
         opened()
         said = b'{"run_id":"%b"}' % lease.session_id.encode()
@@ -48,3 +51,16 @@ async def test_the_end_of_another_turn_does_not_hide_that_this_one_was_stopped()
     ends = [heard[name].body("run.completed").get("interrupted") for name in "ab"]
     assert ends == [True, None]
     assert not upstream._stopped
+
+
+async def test_what_a_client_of_the_api_asked_besides_its_message_goes_along() -> None:
+    async with canned(STREAM + chunk(b"event: done\ndata: {}\n\n") + END) as hermes:
+        settings = HermesSettings(hermes_api_url=f"http://127.0.0.1:{hermes.port}", hermes_dashboard_url="")
+        stream, listener = SessionStream(HermesApi(settings)), Listener()
+        bound = replace(lease("s"), endpoint="/api/sessions/s/chat/stream")
+        order = Order("hi", passed=Passed({"system_message": "be brief"}, "key", listener))
+        await stream.run(bound, order, Heard())
+        assert b"\r\nX-Hermes-Session-Key: key\r\n" in hermes.requests[0]
+        assert hermes.requests[0].endswith(b'{"system_message":"be brief","message":"hi"}')
+        assert (await listener.head()).status == 200
+        assert [await listener.read(), await listener.read()] == [b"event: done\ndata: {}\n\n", b""]

@@ -340,11 +340,10 @@ def test_tls_is_verified(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             await post_events(route, "/p", b"", reading.events.extend, opened=lambda: None)
         return reading
 
-    stream._tls.cache_clear()
     with pytest.raises(UpstreamUnreachable):
         run(over_tls())
     trusting = ssl.create_default_context(cafile=certificate)
-    monkeypatch.setattr(stream, "_tls", lambda: trusting)
+    monkeypatch.setattr(stream, "trust", lambda: trusting)
     assert len(run(over_tls()).events) == 1
 
 

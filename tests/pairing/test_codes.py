@@ -71,5 +71,5 @@ def test_a_key_file_that_is_none_stops_the_start(tmp_path: Path, content: bytes)
 
 
 def test_the_link_carries_the_code_where_no_server_sees_it() -> None:
-    assert pair_link("https://home.ts.net", 8767, "ABCD1234") == "https://home.ts.net/pair#code=ABCD1234"
-    assert pair_link(None, 8767, "ABCD1234") == "http://127.0.0.1:8767/pair#code=ABCD1234"
+    assert pair_link("https://home.ts.net", 8767, "ABCD1234", "f") == "https://home.ts.net/pair#code=ABCD1234&fp=f"
+    assert pair_link(None, 8767, "ABCD1234", "f") == "http://127.0.0.1:8767/pair#code=ABCD1234&fp=f"

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from app.db import Tx
 from app.errors import NotFound
 from app.sessions import store
+from app.sessions.changes import Change
 from app.sessions.errors import (
     GrantUnknown,
     MoreThanGranted,
@@ -19,7 +20,7 @@ from app.sessions.errors import (
     TokenRejected,
 )
 from app.sessions.keys import SessionKeys
-from app.sessions.service import Change, Principal
+from app.sessions.service import Principal
 from app.sessions.store import Session
 from app.sessions.verdicts import CACHED_S
 from tests.sessions.rooms import MONTH, Rooms, open_rooms

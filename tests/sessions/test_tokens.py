@@ -37,7 +37,7 @@ def b64(value: Any) -> str:
 
 def test_what_is_signed_is_read(keys: SessionKeys) -> None:
     token = tokens.sign(keys, session_id="a" * 32, device_id="phone", now=NOW)
-    assert tokens.read(keys, token) == ("a" * 32, "phone")
+    assert tokens.read(keys, token) == ("a" * 32, "phone", 0)
     assert token.isascii()
     assert token.isprintable()
     assert jwt.get_unverified_header(token) == {"alg": "EdDSA", "kid": keys.kid, "typ": "talaria-session+jwt"}
@@ -48,7 +48,7 @@ def test_what_is_signed_is_read(keys: SessionKeys) -> None:
 
 def test_the_clock_that_jumped_does_not_matter(keys: SessionKeys) -> None:
     for claims in (CLAIMS | {"iat": int(NOW) * 3}, CLAIMS | {"exp": 1}, CLAIMS | {"nbf": int(NOW) * 3}):
-        assert tokens.read(keys, signed(keys, claims)) == ("a" * 32, "phone")
+        assert tokens.read(keys, signed(keys, claims)) == ("a" * 32, "phone", 0)
 
 
 def test_a_token_of_another_relay_is_none_of_ours(keys: SessionKeys, tmp_path: Path) -> None:

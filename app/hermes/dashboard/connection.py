@@ -62,6 +62,17 @@ class Connection:
     def is_open(self) -> bool:
         return self._socket is not None and self._socket.state is State.OPEN
 
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits for an answer, and nobody listens."""
+        return not self._pending and not self._listeners
+
+    async def renew(self) -> None:
+        """Close the socket; `connect` is asked for another at once."""
+        if (socket := self._socket) is not None:
+            self._is_useful()
+            await socket.close()
+
     async def run(self) -> None:
         """Until it is cancelled."""
         pause = FIRST_PAUSE_S

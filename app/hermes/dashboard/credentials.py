@@ -18,18 +18,20 @@ from app.hermes.errors import (
     UpstreamFailed,
     UpstreamRefused,
 )
+from app.hermes.lease import ProcessMark
+from app.hermes.local_first import COMPARED, Likeness, mark_of
 from app.hermes.routes import Route, is_loopback
 from app.settings import HermesSettings
 
 _PAGE_TOKEN = re.compile(rb'__HERMES_SESSION_TOKEN__\s*=\s*"([!-~]{1,512}?)"')
 _HEADER = "X-Hermes-Session-Token"
-_NAMED = "start it with the --host that TALARIA_HERMES_DASHBOARD_URL names"
 
 
 @dataclass(frozen=True, slots=True)
 class About:
     version: str | None
     gated: bool
+    mark: ProcessMark | None  # of the gateway beside it, where one runs
 
 
 class Credential(Protocol):
@@ -84,7 +86,10 @@ class Token:
 
 
 class Access:
-    """Raises UpstreamAuthRequired, naming the setting to change, besides what Rest raises."""
+    """The way into the dashboard at one URL; what opens it is used nowhere else.
+
+    Raises UpstreamAuthRequired, naming the setting to change, besides what Rest raises.
+    """
 
     def __init__(self, settings: HermesSettings, route: Route, rest: Rest) -> None:
         self._settings = settings
@@ -95,18 +100,26 @@ class Access:
 
     async def knock(self) -> tuple[About, dict[str, str]]:
         """What is there, and what the URL of one connect carries."""
-        about = await self._about()
-        if self._credential is None or about.gated != self._gated:
-            self._credential, self._gated = self._choose(about.gated), about.gated
-        self._credential.again()
-        return about, await self._credential.query()
+        about = await self.about()
+        credential = self._credential_for(about)
+        credential.again()
+        return about, await credential.query()
+
+    async def likeness(self) -> Likeness:
+        """Which Hermes it is."""
+        about = await self.about()
+        self._credential_for(about).again()
+        rows = (await self.get("/api/sessions", {"limit": str(COMPARED)})).get("sessions")
+        ids = [str(row.get("id")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return Likeness(about.mark, frozenset(ids))
+
+    def drop(self) -> None:
+        """Another URL is used now: no login stays open for this one."""
+        self._credential = None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None, limit: int = MAX_ANSWER) -> Json:
         """Raises UpstreamError, of which SessionNotFound and RouteMissing say 404."""
-        if self._credential is None:
-            await self.knock()
-        assert self._credential is not None
-        credential = self._credential
+        credential = self._credential or self._credential_for(await self.about())
         headers = await credential.headers()
         answer = await self._rest.send("GET", path, headers, params=params, limit=limit)
         if answer.status == 401:
@@ -124,19 +137,29 @@ class Access:
             await self.get("/api/sessions", {"limit": "1"})
         except UpstreamError as exc:
             return exc
-        return UpstreamAuthRequired(f"the dashboard lets the relay in but refuses its socket: {_NAMED}")
+        return UpstreamAuthRequired(f"the dashboard lets the relay in but refuses its socket: {self._named()}")
 
-    async def _about(self) -> About:
+    async def about(self) -> About:
+        """What it says to everybody."""
         answer = await self._rest.send("GET", "/api/status")
         if answer.status == 400:
-            raise UpstreamAuthRequired(f"the dashboard does not answer to the name {self._route.host}: {_NAMED}")
+            raise UpstreamAuthRequired(f"the dashboard does not answer to its name: {self._named()}")
         if answer.status != 200:
             raise UpstreamRefused(
-                f"the dashboard does not say what it is (HTTP {answer.status}): is TALARIA_HERMES_DASHBOARD_URL it?"
+                f"the dashboard does not say what it is (HTTP {answer.status}): is {self._route.setting} it?"
             )
         said = answer.json()
         version = said.get("version")
-        return About(version[:64] if isinstance(version, str) else None, said.get("auth_required") is True)
+        mark = mark_of(None, said.get("gateway_platforms"))  # its pid is not said where there is a login
+        return About(version[:64] if isinstance(version, str) else None, said.get("auth_required") is True, mark)
+
+    def _named(self) -> str:
+        return f"start it with the --host that {self._route.setting} names"
+
+    def _credential_for(self, about: About) -> Credential:
+        if self._credential is None or about.gated != self._gated:
+            self._credential, self._gated = self._choose(about.gated), about.gated
+        return self._credential
 
     def _choose(self, gated: bool) -> Credential:
         token, password = self._settings.hermes_dashboard_token, self._settings.hermes_dashboard_password

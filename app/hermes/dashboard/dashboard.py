@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
+from app.clock import Clock
 from app.errors import OutcomeUncertain, RelayError
 from app.hermes.dashboard.errors import CallRefused, Unanswered
 from app.hermes.dashboard.events import Usage
@@ -50,9 +51,13 @@ class Dashboard:
     def __init__(
         self, settings: HermesSettings, tasks: Supervisor, *, titled: Callable[[str, str], None],
         changed: Callable[[], None] = lambda: None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._tasks, self._titled, self._sleep = tasks, titled, sleep
-        self._link = Link(settings, tasks, observe=self._observe, lost=self._lost, changed=changed, sleep=sleep)
+        self._link = Link(
+            settings, tasks, observe=self._observe, lost=self._lost, changed=changed, sleep=sleep,
+            clock=clock or Clock(),
+        )  # fmt: skip
         self._sessions = Sessions(self._link, tasks)
         self._turns: dict[str, TurnListener] = {}  # live id → the turn of ours that is heard in it
         self.begun: Callable[[Lease, Listen], None] = lambda lease, listen: None
@@ -68,7 +73,7 @@ class Dashboard:
         await self._link.close()
 
     def state(self) -> dict[str, Any]:
-        """{state: up, down, auth_required or off, version?, code?, message?}; the last two say why."""
+        """{state: up, down, auth_required or off, version?, route?, code?, message?}; the last two say why."""
         return self._link.state()
 
     @property

@@ -11,9 +11,12 @@ from app.hermes.errors import (
     UpstreamError,
     UpstreamFailed,
     UpstreamRefused,
+    UpstreamTimeout,
     UpstreamUnreachable,
     UpstreamUnsupported,
+    unreached,
 )
+from app.hermes.routes import Route
 
 _SHOWN = 500  # characters of Hermes' own words
 _NO_SESSION = (4001, 4007)  # not live; not stored
@@ -31,12 +34,15 @@ class CallRefused(UpstreamRefused):
     number = 0  # Hermes' own code
 
 
-def unreachable(base: str, exc: Exception) -> UpstreamUnreachable:
-    return UpstreamUnreachable(
-        f"the dashboard of Hermes does not answer at {base}: start it with `hermes dashboard --no-open`, or set "
-        "TALARIA_HERMES_DASHBOARD_URL to where it is, or to nothing",
-        detail=type(exc).__name__,
-    )
+def unreachable(route: Route, exc: Exception) -> UpstreamError:
+    error = unreached(exc)
+    if type(error) is UpstreamUnreachable or type(error) is UpstreamTimeout:
+        return UpstreamUnreachable(
+            "the dashboard of Hermes does not answer: start it with `hermes dashboard --no-open`, or set "
+            f"{route.setting} to where it is, or to nothing",
+            detail=error.detail,
+        )
+    return error
 
 
 def call_error(error: Any) -> UpstreamError:

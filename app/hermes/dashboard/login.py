@@ -75,7 +75,7 @@ class Login:
             raise self._failure
         body = {"provider": "basic", "username": self._username, "password": self._password}
         answer = await self._rest.send("POST", "/auth/password-login", body=body)
-        if (failure := _failure(answer)) is not None:
+        if (failure := _failure(answer, self._rest.route.setting)) is not None:
             self._failure = failure
             raise failure
         self.learn(answer)
@@ -93,7 +93,7 @@ def session_cookies(set_cookies: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _failure(answer: Answer) -> UpstreamError | None:
+def _failure(answer: Answer, setting: str) -> UpstreamError | None:
     if answer.status == 200:
         return None
     if answer.status == 401:
@@ -107,7 +107,5 @@ def _failure(answer: Answer) -> UpstreamError | None:
     if answer.status == 404:
         return UpstreamAuthRequired("this dashboard has no login by password: the relay knows no other way in")
     if 300 <= answer.status < 400:
-        return UpstreamAuthRequired(
-            "the dashboard's login redirects: TALARIA_HERMES_DASHBOARD_URL must be where it answers itself"
-        )
+        return UpstreamAuthRequired(f"the dashboard's login redirects: {setting} must be where it answers itself")
     return UpstreamFailed(f"the dashboard's login failed (HTTP {answer.status})")

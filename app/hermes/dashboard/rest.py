@@ -13,7 +13,7 @@ import orjson
 
 from app.hermes.dashboard.errors import unreachable
 from app.hermes.errors import UpstreamInvalid
-from app.hermes.routes import Route
+from app.hermes.routes import Route, trust
 
 CONNECT_S = 5.0
 READ_S = 30.0
@@ -38,7 +38,7 @@ class Answer:
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
-            raise UpstreamInvalid("the dashboard did not answer with JSON: is TALARIA_HERMES_DASHBOARD_URL it?")
+            raise UpstreamInvalid("the dashboard did not answer with JSON: is its URL in the settings right?")
         return value
 
 
@@ -46,12 +46,13 @@ class Rest:
     """Raises UpstreamUnreachable and UpstreamInvalid; what a status means is for the caller."""
 
     def __init__(self, route: Route) -> None:
-        self._route = route
+        self.route = route
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=8, max_keepalive_connections=2, keepalive_expiry=30.0),
             follow_redirects=False,
             trust_env=False,
+            verify=trust(),
             # Cookies are sent as they came, quotes and all, and only where app.hermes.dashboard.login says so.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             headers={"User-Agent": "talaria", "Accept-Encoding": "identity"},
@@ -65,13 +66,13 @@ class Rest:
         params: Mapping[str, str] | None = None, body: Json | None = None, limit: int = MAX_ANSWER,
     ) -> Answer:  # fmt: skip
         request = self._client.build_request(
-            method, f"{self._route.base}{path}", params=params, json=body, headers=dict(headers or {})
+            method, f"{self.route.base}{path}", params=params, json=body, headers=dict(headers or {})
         )
         try:
             async with asyncio.timeout(WHOLE_S):
                 response, raw = await self._send(request, limit)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as exc:
-            raise unreachable(self._route.base, exc) from exc
+            raise unreachable(self.route, exc) from exc
         cookies = response.headers.get_list("set-cookie")
         return Answer(response.status_code, bytes(raw), tuple(cookies), _seconds(response.headers.get("retry-after")))
 

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from app.hermes.dashboard.credentials import About, Access
 from app.hermes.dashboard.errors import unreachable
 from app.hermes.errors import UpstreamFailed, UpstreamInvalid, UpstreamRefused, UpstreamUnreachable, UpstreamUnsupported
-from app.hermes.routes import Route
+from app.hermes.routes import Route, trust
 
 OPEN_S = 10.0
 PING_S = 20.0  # a half-open socket is noticed within twice this
@@ -33,7 +33,7 @@ async def open_socket(route: Route, access: Access) -> tuple[About, ClientConnec
     try:
         socket = await _Connect(
             url, compression=None, max_size=MAX_FRAME, proxy=None, open_timeout=OPEN_S, close_timeout=1.0,
-            ping_interval=PING_S, ping_timeout=PING_S, user_agent_header="talaria",
+            ssl=trust() if route.tls else None, ping_interval=PING_S, ping_timeout=PING_S, user_agent_header="talaria",
         )  # fmt: skip
     except InvalidStatus as exc:
         status = exc.response.status_code
@@ -43,11 +43,11 @@ async def open_socket(route: Route, access: Access) -> tuple[About, ClientConnec
             raise UpstreamUnsupported("this dashboard has no socket: Hermes 0.19 or newer is needed") from None
         if 300 <= status < 400:
             raise UpstreamRefused(
-                "the dashboard's socket redirects: TALARIA_HERMES_DASHBOARD_URL must be where it answers itself"
+                f"the dashboard's socket redirects: {route.setting} must be where it answers itself"
             ) from None
         raise UpstreamFailed(f"the dashboard's socket failed (HTTP {status})") from None
     except (OSError, TimeoutError, WebSocketException) as exc:
-        raise unreachable(route.base, exc) from exc
+        raise unreachable(route, exc) from exc
     try:
         await _expect_ready(socket)
     except BaseException:

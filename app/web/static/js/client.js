@@ -3,6 +3,7 @@ import { AskList } from "./asklist.js";
 import { Conversation } from "./conversation.js";
 import { deviceId, formFactor } from "./device.js";
 import { Hearing } from "./hearing.js";
+import { AWAY, OTHER, recognise, UNABLE } from "./identity.js";
 import { Inbox, wholeText } from "./inbox.js";
 import { Mailbox } from "./mailbox.js";
 import { Outgoing } from "./outgoing.js";
@@ -12,6 +13,10 @@ import { TurnList } from "./turnlist.js";
 import { Wire } from "./wire.js";
 
 const SUPPORTS = { delivery: 1, turns: 1, typed_stream_events: true, event_schema_version: 1 };
+const UNRECOGNISED = {
+  [OTHER]: "This is not the relay that made the code. Nothing was sent to it: scan a new code from your own relay.",
+  [AWAY]: "The relay cannot be reached; try again.",
+};
 
 export class Client {
   #token; // what this link was opened with
@@ -22,6 +27,8 @@ export class Client {
     this.link = { name: "idle" };
     this.hello = null; // the last auth.ok
     this.code = null; // a pairing code that came with the address and was not used yet
+    this.fingerprint = null; // of the relay that made that code
+    this.checking = false; // whether this is that relay
     this.offer = null; // {code, name} while pairing
     this.refusal = null; // why this page has to be paired (again)
     this.news = null; // a line to show once
@@ -53,15 +60,24 @@ export class Client {
     if (this.paired) this.wire.start();
   }
 
-  pair(code, name) {
-    this.offer = { code, name };
+  async pair(code, name) {
+    this.checking = true;
     this.refusal = null;
-    this.wire.start();
+    this.changed();
+    const found = await recognise(this.fingerprint);
+    this.checking = false;
+    if (found === OTHER || found === AWAY) {
+      this.refusal = UNRECOGNISED[found];
+    } else {
+      this.offer = { code, name, unchecked: found === UNABLE };
+      this.wire.start();
+    }
+    this.changed();
   }
 
   /** Stay with the pairing there is. */
   keepPairing() {
-    this.code = this.offer = this.refusal = null;
+    this.code = this.fingerprint = this.offer = this.refusal = null;
     this.changed();
   }
 
@@ -153,7 +169,8 @@ export class Client {
       return { ...about, pairing_code: code, device_name: name, device_form_factor: formFactor() };
     }
     this.#token = device.get("token");
-    return this.#token ? { ...about, session_token: this.#token } : null;
+    const refresh = device.get("refresh"); // begins the session again when it has expired
+    return this.#token ? { ...about, session_token: this.#token, ...(refresh && { refresh_token: refresh }) } : null;
   }
 
   #phase(phase) {
@@ -162,7 +179,7 @@ export class Client {
     else this.turns.lost();
     if (phase.name === "stopped" && (this.offer || phase.then === "pair")) {
       if (!this.offer && device.get("token") !== this.#token) return this.wire.start(); // another window has a new one
-      if (!this.offer) device.remove("token");
+      if (!this.offer) for (const name of ["token", "refresh"]) device.remove(name);
       this.refusal = phase.text;
       this.offer = null;
     }
@@ -170,11 +187,12 @@ export class Client {
   }
 
   #opened(hello) {
-    if (this.offer) this.news = granted(hello.grants);
-    this.code = this.offer = this.refusal = null;
+    if (this.offer) this.news = granted(hello.grants, this.offer.unchecked);
+    this.code = this.fingerprint = this.offer = this.refusal = null;
     this.hello = hello;
     this.#token = hello.session_token ?? this.#token;
     device.set("token", this.#token);
+    if (hello.refresh_token) device.set("refresh", hello.refresh_token);
     this.outgoing.opened(hello.limits);
     this.hearing.opened(hello);
     this.outgoing.flush();
@@ -190,7 +208,8 @@ export class Client {
 }
 
 /** What the operator's offer gave, in one sentence. */
-function granted(grants) {
+function granted(grants, unchecked) {
   const names = Object.keys(grants ?? {});
-  return names.length ? `Paired. This device may use: ${names.join(", ")}.` : "Paired.";
+  const may = names.length ? ` This device may use: ${names.join(", ")}.` : "";
+  return `Paired.${may}${unchecked ? " This browser could not check that it is the relay that made the code." : ""}`;
 }

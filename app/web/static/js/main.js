@@ -4,15 +4,14 @@ import { instanceId } from "./device.js";
 import { html, render } from "./html.js";
 import { App } from "./views/app.js";
 
-const code = takeCode();
 let due = false;
 
 const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
 const client = new Client({ url, instance: await instanceId(), changed });
-client.code = code;
+takeOffer();
 
 addEventListener("hashchange", () => {
-  client.code = takeCode() ?? client.code;
+  takeOffer();
   changed();
 });
 window.visualViewport?.addEventListener("resize", fit);
@@ -20,11 +19,13 @@ fit();
 draw();
 client.start();
 
-/** The code is in the fragment, which no server sees; it leaves the address and the history at once. */
-function takeCode() {
-  const found = new URLSearchParams(location.hash.slice(1)).get("code");
+/** Code and fingerprint are in the fragment, which no server sees; they leave the address and the history at once. */
+function takeOffer() {
+  const found = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState(null, "", location.pathname);
-  return found ? found.toUpperCase() : null;
+  if (!found.get("code")) return;
+  client.code = found.get("code").toUpperCase();
+  client.fingerprint = found.get("fp");
 }
 
 function changed() {

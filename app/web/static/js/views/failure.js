@@ -13,6 +13,8 @@ const ADVICE = {
   upstream_failed: "Hermes' log says more.",
   upstream_invalid: "The relay may be too old for this Hermes: look for an update.",
   upstream_insecure: "Give the relay an https address of Hermes, or one on its own host.",
+  upstream_untrusted: "For an authority of your own, set SSL_CERT_FILE where the relay runs.",
+  upstream_differs: "Both addresses of Hermes in the relay's settings have to lead to the same one.",
   upstream_unsupported: "A newer Hermes may offer it.",
   upstream_stream_broken: "Look at the conversation before you send it again: the agent may have gone on.",
   session_not_found: "It may have been deleted: begin a new conversation.",

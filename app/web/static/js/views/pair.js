@@ -27,7 +27,7 @@ export class Pair extends Component {
   render({ client, code: linked }, { code, name }) {
     const { link, refusal, offer } = client;
     const typed = !linked || refusal;
-    const busy = Boolean(offer);
+    const busy = Boolean(offer) || client.checking;
     return html`
       <main class="pair">
         <form class="card" onSubmit=${this.#pair}>

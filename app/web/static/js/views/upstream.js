@@ -11,7 +11,7 @@ export function HermesAway({ client }) {
 /** Under the list: what the dashboard's absence costs, and how to get it. Whoever has switched it off knows. */
 export function DashboardAway({ client }) {
   const dashboard = client.hello?.upstream?.dashboard;
-  if (!dashboard?.message) return null;
+  if (!dashboard?.message || dashboard.state === "up") return null;
   return html`
     <details class="quiet foot">
       <summary>Not all that the agent asks can reach you</summary>

@@ -1,25 +1,16 @@
-"""Every setting, and the only reader of the environment.
-
-A setting is `TALARIA_<NAME>`; a secret may also come from the file that `TALARIA_<NAME>_FILE` names. A `.env` beside
-the process is read; the environment wins over it.
-"""
+"""Every setting with its default and what it means, in groups: each room is given its own."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
-from app.errors import Misconfigured
-
-PREFIX = "TALARIA_"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -57,11 +48,11 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Seconds = Annotated[int, BeforeValidator(parse_duration)]
 
 
-class _Group(BaseModel):
+class Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ServerSettings(_Group):
+class ServerSettings(Group):
     """Where the relay listens and which names it answers to."""
 
     data_dir: Path = Field(Path("data"), description="where the database and the keys live")
@@ -93,13 +84,16 @@ class ServerSettings(_Group):
         return self.database_url or f"sqlite:///{(self.data_dir / 'talaria.db').absolute()}"
 
 
-class SessionSettings(_Group):
+class SessionSettings(Group):
     """How long a paired phone stays paired."""
 
     session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
+    pairing_confirm: bool = Field(
+        False, description="the operator confirms each device that redeems a code, by six digits on both sides"
+    )
 
 
-class MailboxSettings(_Group):
+class MailboxSettings(Group):
     """How long, and how much of, what must arrive is kept for a phone that is away."""
 
     mailbox_max_age: Seconds = Field(30 * 86400, description="how long a message waits for a phone")
@@ -108,13 +102,19 @@ class MailboxSettings(_Group):
     )
 
 
-class HermesSettings(_Group):
+class HermesSettings(Group):
     """The agent behind the relay."""
 
     hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
+    hermes_api_remote_url: str = Field(
+        "", description="the same API server by another way, https; used while the first URL does not answer"
+    )
     hermes_api_key: SecretStr | None = Field(None, description="its API_SERVER_KEY, 16 characters at least")
     hermes_dashboard_url: str = Field(
         "http://127.0.0.1:9119", description="Hermes dashboard, for live reasoning and approvals; empty switches it off"
+    )
+    hermes_dashboard_remote_url: str = Field(
+        "", description="the same dashboard by another way, https; used while the first URL does not answer"
     )
     hermes_dashboard_token: SecretStr | None = Field(
         None, description="its HERMES_DASHBOARD_SESSION_TOKEN; on loopback it is read from its page if this is unset"
@@ -127,15 +127,21 @@ class HermesSettings(_Group):
     hermes_approval_timeout: Seconds = Field(
         60, description="its approvals.timeout, for where Hermes does not tell it: a later answer is not sent"
     )
+    hermes_body_max_mb: int = Field(
+        1024, ge=1, description="size of one request that is passed on to its API, in MiB; Hermes takes less of most"
+    )
+    hermes_answer_timeout: Seconds = Field(
+        3600, description="how long it may work on a request that is passed on before its answer begins"
+    )
     hermes_allow_plain: Names = Field((), description="hosts that may get a credential over http, besides loopback")
 
-    @field_validator("hermes_api_url", "hermes_dashboard_url")
+    @field_validator("hermes_api_url", "hermes_api_remote_url", "hermes_dashboard_url", "hermes_dashboard_remote_url")
     @classmethod
     def _url(cls, value: str) -> str:
         return _upstream(value)
 
 
-class PushSettings(_Group):
+class PushSettings(Group):
     """How a sleeping phone is woken. Web Push and UnifiedPush need nothing; deploy/push.md says what the others do."""
 
     ntfy_url: str = Field(
@@ -168,7 +174,7 @@ class PushSettings(_Group):
         return value
 
 
-class MediaSettings(_Group):
+class MediaSettings(Group):
     """Files: what devices and the agent upload, and what lies on this host and may be shown."""
 
     media_roots: Names = Field(
@@ -188,138 +194,80 @@ class MediaSettings(_Group):
         return value
 
 
-class TerminalSettings(_Group):
+class BridgeSettings(Group):
+    """What the agent may do with a phone."""
+
+    bridge_unattended: bool = Field(
+        False,
+        description="let the agent send messages, call, share and send intents from a phone without asking the owner",
+    )
+
+
+class NotificationSettings(Group):
+    """What the apps of a phone post there and the agent may read."""
+
+    notifications_allow: Names = Field(
+        (), description="apps whose notifications are kept, as com.example.mail or com.example.*; empty: all"
+    )
+    notifications_block: Names = Field(
+        (), description="apps whose notifications are never kept, written likewise; counts before those allowed"
+    )
+    notifications_max_age: Seconds = Field(7 * 86400, description="how long a notification is kept")
+    notifications_max_count: int = Field(
+        1000, ge=1, le=100_000, description="notifications kept of one phone; beyond it the oldest go"
+    )
+
+    @field_validator("notifications_allow", "notifications_block")
+    @classmethod
+    def _apps(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """A pattern that matches nothing would block nothing, and nobody would notice."""
+        if odd := next((name for name in value if not re.fullmatch(r"[A-Za-z][\w.]*\*?|\*", name, re.ASCII)), None):
+            raise ValueError(f"{odd!r} is no package name: write com.example.mail, or com.example.* for all below it")
+        return value
+
+
+class SshSettings(Group):
+    """The host whose shells are shown, where the relay reaches it over SSH: from a container, that of the container."""
+
+    ssh_host: str | None = Field(None, description="host that the terminal's shells run on")
+    ssh_port: int = Field(22, ge=1, le=65535, description="port of its sshd")
+    ssh_user: str | None = Field(None, description="whose shells they are")
+    ssh_key: Path | None = Field(None, description="file of the private key that logs in, without a passphrase")
+    ssh_host_key: str | None = Field(
+        None, description="the host's public key, as ssh-keyscan prints it, or its SHA256: fingerprint; required"
+    )
+
+
+class TerminalSettings(Group):
     """Shells for devices that were granted `terminal`."""
 
     terminal_backend: Literal["local", "ssh", "off"] = Field(
-        "local", description="where shells run: on this host as the user of the relay, or nowhere"
+        "local",
+        description="where shells run: local as the user of the relay, ssh at TALARIA_SSH_HOST if that is set, or off",
     )
     terminal_shell: str | None = Field(None, description="the shell of new sessions; default: the user's own")
 
 
-class LogSettings(_Group):
+class LogSettings(Group):
     """What is logged, and how."""
 
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severity that is logged")
     log_format: Literal["text", "json"] = Field("text", description="text for people, json for collectors")
 
 
-class Settings(_Group):
+class Settings(Group):
     server: ServerSettings = ServerSettings()
     sessions: SessionSettings = SessionSettings()
     mailbox: MailboxSettings = MailboxSettings()
     hermes: HermesSettings = HermesSettings()
     push: PushSettings = PushSettings()
     media: MediaSettings = MediaSettings()
+    bridge: BridgeSettings = BridgeSettings()
+    notifications: NotificationSettings = NotificationSettings()
+    ssh: SshSettings = SshSettings()
     terminal: TerminalSettings = TerminalSettings()
     logs: LogSettings = LogSettings()
 
     def with_port(self, port: int) -> Settings:
         """The port that 0 became: origins and links are made of it."""
         return self.model_copy(update={"server": self.server.model_copy(update={"port": port})})
-
-
-class Setting(BaseModel):
-    """One line of `talaria config` and of the configuration page."""
-
-    name: str
-    value: str
-    source: str  # environment, file, .env or default
-    description: str
-    secret: bool
-
-
-def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> Settings:
-    """Raises Misconfigured naming each setting that cannot be used. Values of secrets are never repeated."""
-    found = _collect(os.environ if environ is None else environ, dotenv)
-    groups: dict[str, _Group] = {}
-    problems: list[str] = []
-    for group, model in _groups().items():
-        given = {field: found[_env(field)][0] for field in model.model_fields if _env(field) in found}
-        try:
-            groups[group] = model(**given)
-        except ValidationError as exc:
-            problems += [f"{_env(str(e['loc'][0]))}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()]
-    if problems:
-        raise Misconfigured("; ".join(problems))
-    return Settings(**groups)  # type: ignore[arg-type]
-
-
-def describe_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> list[Setting]:
-    """Every setting with the value in force and where it came from; secrets read `(set)` or `(unset)`."""
-    environ = os.environ if environ is None else environ
-    found, settings = _collect(environ, dotenv), load_settings(environ, dotenv)
-    rows = []
-    for group, model in _groups().items():
-        for field, info in model.model_fields.items():
-            value, secret = getattr(getattr(settings, group), field), _is_secret(field, model)
-            shown = ("(set)" if value else "(unset)") if secret else _show(value)
-            source = found[_env(field)][1] if _env(field) in found else "default"
-            rows.append(
-                Setting(name=_env(field), value=shown, source=source, description=info.description or "", secret=secret)
-            )
-    return rows
-
-
-def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
-    """TALARIA_ variables that nothing reads: most often a typing error."""
-    known = {_env(field) for model in _groups().values() for field in model.model_fields}
-    known |= {
-        _env(field) + "_FILE"
-        for model in _groups().values()
-        for field in model.model_fields
-        if _is_secret(field, model)
-    }
-    environ = os.environ if environ is None else environ
-    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-
-
-def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What programs that the relay starts may see of its environment: nothing of its own."""
-    environ = os.environ if environ is None else environ
-    return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
-
-
-def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, str]]:
-    """Name → (value, source)."""
-    beside = {k: v for k, v in dotenv_values(dotenv).items() if v is not None} if dotenv.is_file() else {}
-    found: dict[str, tuple[str, str]] = {}
-    for source, values in ((".env", beside), ("environment", environ)):
-        for model in _groups().values():
-            for field in model.model_fields:
-                name = _env(field)
-                if name in values:
-                    found[name] = (values[name], source)
-                elif _is_secret(field, model) and values.get(name + "_FILE"):
-                    found[name] = (_read_secret(name + "_FILE", values[name + "_FILE"]), "file")
-    return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
-
-
-_MAY_BE_EMPTY = {
-    "TALARIA_HERMES_API_URL",
-    "TALARIA_HERMES_DASHBOARD_URL",
-    "TALARIA_NTFY_URL",
-}  # empty means off; elsewhere empty means unset, as compose files write it
-
-
-def _read_secret(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as exc:
-        raise Misconfigured(f"{name}: {path} cannot be read: {exc.strerror}") from exc
-
-
-def _groups() -> dict[str, type[_Group]]:
-    return {name: type(info.default) for name, info in Settings.model_fields.items()}
-
-
-def _env(field: str) -> str:
-    return PREFIX + field.upper()
-
-
-def _is_secret(field: str, model: type[_Group]) -> bool:
-    return "SecretStr" in str(model.model_fields[field].annotation)
-
-
-def _show(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)

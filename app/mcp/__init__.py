@@ -1,0 +1,1 @@
+"""The phone as tools for the agent, at `/mcp`."""

@@ -1,0 +1,99 @@
+"""The other checks, on a real relay and on the command."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.clock import ManualClock
+from app.demo.stand_in import serve_stand_in
+from app.doctor import host
+from app.doctor.finding import Finding
+from tests.relay import RunningRelay, running, settings_for
+
+KEY = "stand-in-key-0123456789"
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.name: finding for finding in findings}
+
+
+async def test_a_relay_with_its_hermes_is_well(tmp_path: Path) -> None:
+    async with serve_stand_in(KEY) as hermes:
+        settings = settings_for(
+            tmp_path, HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY, HERMES_DASHBOARD_URL=hermes.dashboard_url
+        )
+        async with running(settings) as relay:
+            await relay.relay.hermes._dashboard.settled()  # type: ignore[union-attr]
+            await relay.connect()
+            found = by_name(await relay.relay.doctor.examine())
+    assert [name for name, finding in found.items() if finding.state == "fail"] == []
+    assert found["Hermes API"].says.startswith("it answers, version 0.19")
+    assert found["approvals"].state == "ok"
+    assert found["public URL"].state == "warn"
+    assert found["push"].says.startswith("0 of 1 devices can be woken")
+
+
+@pytest.mark.parametrize(
+    ("environ", "do"),
+    [
+        ({"HERMES_API_URL": "http://127.0.0.1:1"}, "hermes gateway run"),
+        ({"HERMES_API_KEY": "wrong-key-wrong-key-wrong"}, "set TALARIA_HERMES_API_KEY"),
+    ],
+)
+async def test_what_is_wrong_with_hermes_comes_with_what_to_do(
+    tmp_path: Path, environ: dict[str, str], do: str
+) -> None:
+    async with serve_stand_in(KEY) as hermes:
+        settings = settings_for(tmp_path, **({"HERMES_API_URL": hermes.url, "HERMES_API_KEY": KEY} | environ))
+        async with running(settings) as relay:
+            found = by_name(await relay.relay.doctor.examine())
+    assert found["Hermes API"].state == "fail"
+    assert found["Hermes API"].layer == "upstream"
+    assert do in (found["Hermes API"].do or "")
+
+
+async def test_the_operator_alone_may_ask(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    async with httpx.AsyncClient(base_url=relay.url) as http:
+        assert (await http.get("/doctor")).status_code == 401
+        assert (await http.get("/doctor", headers={"Authorization": f"Bearer {phone.token}"})).status_code == 401
+        answer = await http.get("/doctor", headers=relay.operator())
+        assert [one for one in answer.json()["findings"] if one["state"] == "fail"] == []
+        assert answer.json()["ok"] is True
+        for path in ("/doctor/probe", "/doctor/probe/stream"):
+            assert (await http.get(path)).status_code == 404
+            assert (await http.get(path, headers={"X-Talaria-Probe": "guess"})).status_code == 404
+
+
+async def test_a_check_that_breaks_hides_no_other(relay: RunningRelay) -> None:
+    async def broken() -> list[Finding]:
+        raise ValueError("secret")
+
+    relay.relay.doctor._groups["broken"] = broken
+    found = by_name(await relay.relay.doctor.examine())
+    assert found["broken"].state == "fail"
+    assert "secret" not in found["broken"].says
+    assert found["database"].state == "ok"
+
+
+async def test_without_a_relay_the_host_is_looked_at(tmp_path: Path) -> None:
+    settings, clock = settings_for(tmp_path / "data"), ManualClock()
+    assert by_name(host.look(settings.server, clock))["data directory"].state == "fail"
+    async with running(settings, clock=clock) as relay:
+        await relay.connect()
+    found = by_name(host.look(settings.server, clock))
+    assert {finding.state for finding in found.values()} == {"ok"}
+    clock.advance(-3600)
+    assert "behind what was stored last" in by_name(host.look(settings.server, clock))["clock"].says
+    (tmp_path / "data" / "operator-token").chmod(0o644)
+    assert "operator-token" in (by_name(host.look(settings.server, clock))["key files"].do or "")
+    with closing(sqlite3.connect(tmp_path / "data" / "talaria.db")) as db, db:
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+    assert "newer Talaria" in by_name(host.look(settings.server, clock))["schema"].says
+    (tmp_path / "data" / "talaria.db").write_bytes(b"spoilt" * 100)
+    assert "restore" in (by_name(host.look(settings.server, clock))["database"].do or "")
