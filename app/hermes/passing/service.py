@@ -10,7 +10,7 @@ from typing import Protocol
 
 from app.errors import RelayError
 from app.hermes.api import HermesApi
-from app.hermes.errors import UpstreamAuthRequired, UpstreamUnanswered, refusal_of
+from app.hermes.errors import UpstreamAuthRequired, UpstreamUnanswered, UpstreamUnreachable, refusal_of
 from app.hermes.passing.connection import Connection, Head
 from app.hermes.passing.headers import Headers, is_event_stream, lines, returned, sent
 from app.hermes.passing.pool import Pool
@@ -74,10 +74,8 @@ class PassThrough:
         Raises UpstreamError, Overloaded, and what `body` and the ticket do.
         """
         with self._api.naming():
-            route = self._api.route()
-            first, more = (b"", False) if body is None else await body.next()
-            request = _request(route, asked, first, has_body=body is not None, more=more)
-            connection, head, upload = await self._ask(route, asked, request, body if more else None, ticket)
+            begun = (b"", False) if body is None else await body.next()
+            route, connection, head, upload = await self._ask(asked, begun, body, ticket)
         try:
             answer = Answer(head, connection)
             ticket.is_stream = answer.is_stream
@@ -89,20 +87,39 @@ class PassThrough:
             self._pool.give(route, connection)
 
     async def _ask(
-        self, route: Route, asked: Asked, request: bytes, body: Body | None, ticket: Ticket
-    ) -> tuple[Connection, Head, asyncio.Task[None] | None]:
-        """`body` is what comes after `request`. A connection that was closed meanwhile has not taken the request."""
-        connection = await self._pool.take(route)
+        self, asked: Asked, begun: tuple[bytes, bool], body: Body | None, ticket: Ticket
+    ) -> tuple[Route, Connection, Head, asyncio.Task[None] | None]:
+        """`begun`: the first piece of the body, and whether more comes. A connection that was closed meanwhile has not
+        taken the request.
+        """
+        first, more = begun
+
+        async def on(route: Route, connection: Connection) -> tuple[Head, asyncio.Task[None] | None]:
+            request = _request(route, asked, first, has_body=body is not None, more=more)
+            return await self._ask_on(connection, route, asked, request, body if more else None, ticket)
+
+        route, connection = await self._reached()
         try:
-            return await self._ask_on(connection, route, asked, request, body, ticket)
+            return route, connection, *await on(route, connection)
         except UpstreamUnanswered:
-            if connection.used == 1 or asked.method not in SAFE or body is not None:
+            if connection.used == 1 or asked.method not in SAFE or more:
                 raise
-        return await self._ask_on(await self._pool.take(route, fresh=True), route, asked, request, body, ticket)
+        route, connection = await self._reached(fresh=True)
+        return route, connection, *await on(route, connection)
+
+    async def _reached(self, *, fresh: bool = False) -> tuple[Route, Connection]:
+        """By the other route where the one in use cannot be reached: nothing was sent yet."""
+        route = await self._api.current_route()
+        try:
+            return route, await self._pool.take(route, fresh=fresh)
+        except UpstreamUnreachable:
+            if (other := await self._api.choice.elsewhere(route)) is None:
+                raise
+        return other, await self._pool.take(other, fresh=fresh)
 
     async def _ask_on(
         self, connection: Connection, route: Route, asked: Asked, request: bytes, body: Body | None, ticket: Ticket
-    ) -> tuple[Connection, Head, asyncio.Task[None] | None]:
+    ) -> tuple[Head, asyncio.Task[None] | None]:
         upload = None
         try:
             ticket.hold(connection.fail)
@@ -111,7 +128,7 @@ class PassThrough:
                 upload = self._tasks.start(_upload(connection, body, chunked=asked.length is None), "upload to hermes")
             head = await connection.head()
             check_status(head.status)
-            return connection, head, upload
+            return head, upload
         except BaseException:
             if upload is not None:
                 upload.cancel()
