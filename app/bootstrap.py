@@ -10,6 +10,7 @@ from typing import Any
 
 from app.approvals.service import Approvals
 from app.backup.restore import finish
+from app.bridge.link import CommandsByLink
 from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
@@ -217,7 +218,10 @@ async def open_relay(
         )
         notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
         stack.push_async_callback(notifications.close)
-        terminals = await stack.enter_async_context(open_terminals(settings.terminal, db=db, clock=clock))
+        terminals = await stack.enter_async_context(
+            open_terminals(settings.terminal, settings.ssh, db=db, clock=clock, tasks=tasks)
+        )
+        agent_link.command = CommandsByLink(bridge)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, attempts=attempts, sessions=sessions, renewals=renewals, tickets=tickets,

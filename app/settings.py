@@ -251,7 +251,8 @@ class TerminalSettings(_Group):
     """Shells for devices that were granted `terminal`."""
 
     terminal_backend: Literal["local", "ssh", "off"] = Field(
-        "local", description="where shells run: on this host as the user of the relay, or nowhere"
+        "local",
+        description="where shells run: local as the user of the relay, ssh at TALARIA_SSH_HOST if that is set, or off",
     )
     terminal_shell: str | None = Field(None, description="the shell of new sessions; default: the user's own")
 

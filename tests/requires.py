@@ -15,6 +15,7 @@ import pytest
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "talaria-tests"
 HERMES_VERSION = "0.19.0"
+HERMES_LAB = f"hermes-{HERMES_VERSION}-mcp"  # a directory for each set of its extras
 
 
 def _program(*names: str, also_in: tuple[str, ...] = ()) -> Callable[[], Path | None]:
@@ -39,7 +40,7 @@ def _postgres() -> Path | None:
 
 def _hermes() -> Path | None:
     """The lab's root. Installing it costs a download, so only CI does that unasked."""
-    root = CACHE / f"hermes-{HERMES_VERSION}"
+    root = CACHE / HERMES_LAB
     return root if REQUIRE_ALL or (root / "venv" / "bin" / "hermes").exists() else None
 
 
@@ -54,7 +55,7 @@ _NEEDS: dict[str, tuple[Callable[[], Path | None], str]] = {
     "podman": (_program("podman"), "apt install podman"),
     "systemd-analyze": (_program("systemd-analyze"), "apt install systemd"),
     "postgres": (_postgres, "apt install postgresql"),
-    "hermes": (_hermes, f"python tests/hermes/lab/run_hermes.py install --root {CACHE / f'hermes-{HERMES_VERSION}'}"),
+    "hermes": (_hermes, f"python tests/hermes/lab/run_hermes.py install --root {CACHE / HERMES_LAB}"),
 }
 
 

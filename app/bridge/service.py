@@ -93,7 +93,7 @@ class Bridge:
         says whether the caller still waits: it is asked before a phone that had to be waited for gets the command.
 
         Raises DeviceUnknown, AmbiguousDevice, DeviceOffline, CallTimeout, Denied, CommandUnsupported,
-        ResponseTooLarge, Overloaded and Draining.
+        ResponseTooLarge, ResponseInvalid, Overloaded and Draining.
         """
         chosen, alias = self.devices.find(device)
         if command.method == "GET":
@@ -119,7 +119,7 @@ class Bridge:
         except asyncio.CancelledError:
             self.activity.failed(entry, DeviceOffline("the caller left"))
             raise
-        self.activity.answered(entry, command, args, answer.status, answer.result)
+        self.activity.answered(entry, command, args, answer.status, answer.result, len(answer.body))
         self._record.touch()
         return answer
 

@@ -7,7 +7,6 @@ calls of that channel, and only that link may answer it. A device that sleeps is
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,17 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.clock import Clock
-from app.delivery.errors import CallTimeout, DeviceLeft, DeviceOffline, ResponseTooLarge
+from app.delivery.errors import CallTimeout, DeviceLeft, DeviceOffline, ResponseInvalid, ResponseTooLarge
 from app.delivery.peer import Peer, granted
 from app.errors import Draining, GrantMissing, Overloaded, RelayError
-from app.wire.envelope import Envelope, encode
-
-log = logging.getLogger("talaria.delivery")
+from app.wire.envelope import MAX_FRAME, Envelope, encode
 
 MAX_ALL = 512  # calls at a time; what comes beyond is refused
 MAX_OF_DEVICE = 64
 RETURNS_S = 30.0  # a client whose link broke is back within its longest pause, 16 s, or not soon
-LOOKED_AT = 4096  # bytes at each end of an answer that is too long to be read: its id stands at one of them
+LOOKED_AT = 4096  # bytes at each end of an answer that cannot be read: its id stands at one of them
 
 Key = tuple[str, str]  # channel, device
 
@@ -103,8 +100,8 @@ class Calls:
         """The payload of the answer. The frame's payload gets `request_id`.
 
         Without a link it waits only for a device that could be woken, or has just left. `wanted` is asked again when
-        such a device has come. Raises DeviceOffline, DeviceLeft, CallTimeout, ResponseTooLarge, GrantMissing,
-        Overloaded and Draining.
+        such a device has come. Raises DeviceOffline, DeviceLeft, CallTimeout, ResponseTooLarge, ResponseInvalid,
+        GrantMissing, Overloaded and Draining.
         """
         self._admit(device_id)
         loop = asyncio.get_running_loop()
@@ -168,15 +165,19 @@ class Calls:
         id = frame.payload.get("request_id")
         call = self._calls.get(id) if isinstance(id, str) else None
         if call is not None and call.link is peer:
-            call.fail(error)
+            call.fail(error if isinstance(error, GrantMissing) else ResponseInvalid())
 
-    def too_large(self, peer: Peer, raw: bytes) -> None:
-        """A frame was too long to be read. If it does not say which call it answers, it may be any of this link."""
-        waiting = self._of(peer)
+    def unreadable(self, peer: Peer, raw: bytes) -> None:
+        """A frame could not be read. Too long, and without the id of a call at its ends, it may answer any of this
+        link.
+        """
+        waiting, is_too_long = self._of(peer), len(raw) > MAX_FRAME
+        if not waiting:
+            return
         ends = raw[:LOOKED_AT] + raw[-LOOKED_AT:]
         named = [call for call in waiting if call.id.encode() in ends]
-        for call in named or waiting:
-            call.fail(ResponseTooLarge())
+        for call in named or (waiting if is_too_long else []):
+            call.fail(ResponseTooLarge() if is_too_long else ResponseInvalid())
 
     def _of(self, peer: Peer) -> list[_Call]:
         return [call for call in self._calls.values() if call.link is peer]

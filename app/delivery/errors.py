@@ -96,3 +96,11 @@ class ResponseTooLarge(RelayError):
     code = "response_too_large"
     http_status = 502
     layer = "device"
+
+
+class ResponseInvalid(RelayError):
+    """The device answered with something that is no answer."""
+
+    code = "response_invalid"
+    http_status = 502
+    layer = "device"

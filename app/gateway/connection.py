@@ -18,7 +18,7 @@ from app.gateway.socket import Socket
 from app.sessions.address import Address
 from app.sessions.service import Principal
 from app.wire import close
-from app.wire.envelope import MAX_FRAME, Envelope
+from app.wire.envelope import Envelope
 from app.wire.link import MAX_MESSAGE, Close, Deliver, Link, Refuse, Verify
 from app.wire.payloads import Supports
 
@@ -200,8 +200,7 @@ class Connection:
                 return self._authenticate(frame)
             case Refuse(error, ref):
                 self.outbound.send(refusal(error, ref))
-                if len(raw) > MAX_FRAME:
-                    self._gateway.calls.too_large(self, raw)
+                self._gateway.calls.unreadable(self, raw)
             case Close(code, reason, error, ref):
                 if error is not None:
                     self.outbound.send(refusal(error, ref))

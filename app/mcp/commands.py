@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, ContentBlock
 from app.bridge.commands import COMMANDS, Command
 from app.bridge.service import Answer, Bridge
 from app.mcp.errors import NoPicture, PhoneRefused
-from app.mcp.marks import failed, picture, said, untrusted
+from app.mcp.marks import failed, marked, picture, said, untrusted
 from app.mcp.tool import DATA, Arguments, Tool
 from app.media.service import PICTURES, Media
 from app.media.sniff import HEAD, picture_type
@@ -58,7 +58,7 @@ class Commands:
         if command.name == "screenshot":
             return CallToolResult(content=await self._screenshot(answer.result))
         if command.untrusted or holds_text(answer.result):
-            return CallToolResult(content=[untrusted(f"the phone ({command.name})", answer.result)])
+            return untrusted(f"the phone ({command.name})", answer.result)
         return said(answer.result)
 
     async def _screenshot(self, result: dict[str, Any]) -> list[ContentBlock]:
@@ -90,9 +90,7 @@ def refused(answer: Answer) -> CallToolResult:
     """The phone says why, in words that may quote its screen."""
     given = answer.result.get("error_code")
     code = f", {given}" if isinstance(given, str) and _CODE.fullmatch(given) else ""
-    return failed(
-        PhoneRefused(f"the phone did not do it ({answer.status}{code})"), untrusted("the phone", answer.result)
-    )
+    return failed(PhoneRefused(f"the phone did not do it ({answer.status}{code})"), marked("the phone", answer.result))
 
 
 def inline_picture(value: str) -> tuple[str, bytes] | None:

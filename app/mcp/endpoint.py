@@ -69,7 +69,7 @@ class Endpoint:
             ),
         )  # fmt: skip
         # It would end the streams half a second after SIGTERM, before the calls have been answered that drain ends.
-        AppStatus.disable_automatic_graceful_drain()
+        AppStatus.enable_automatic_graceful_drain = False
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 

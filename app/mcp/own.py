@@ -9,7 +9,7 @@ from mcp_types import CallToolResult
 from app.bootstrap import Relay
 from app.channels.service import as_json
 from app.delivery.drafts import Draft
-from app.mcp.marks import said
+from app.mcp.marks import said, untrusted
 from app.mcp.tool import DATA, Arguments, Tool
 from app.wire.notifications import MAX_LIMIT
 
@@ -52,13 +52,13 @@ class Own:
         bridge = self._relay.bridge
         await bridge.refresh()
         found = [bridge.view(device) for device in bridge.devices.latest_first()]
-        return CallToolResult(content=[untrusted("the phones", found)])
+        return untrusted("the phones", found)
 
     async def _notifications(self, arguments: Arguments, caller: str) -> CallToolResult:
         found = await self._relay.notifications.recent(
             arguments.get("limit", NOTIFICATIONS), device_id=arguments.get("device")
         )
-        return CallToolResult(content=[untrusted("apps of the phones", [as_json(one) for one in found])])
+        return untrusted("apps of the phones", [as_json(one) for one in found])
 
     async def _message(self, arguments: Arguments, caller: str) -> CallToolResult:
         draft = Draft(

@@ -25,10 +25,17 @@ class Wake:
         self._db, self._clock, self._tasks = db, clock, tasks
         self._dispatcher, self._relay_id = dispatcher, relay_id
         self._sent: dict[str, deque[float]] = {}  # by device, monotonic
-        self._count = 0
+        self._looking: dict[str, asyncio.Task[bool]] = {}
 
     async def __call__(self, device_id: str) -> bool:
         """Whether a push is on its way: now, or since a moment ago. Its owner's quiet hours hold it back."""
+        looking = self._looking.get(device_id)
+        if looking is None:
+            looking = self._looking[device_id] = self._tasks.start(self._wake(device_id), "wake")
+            looking.add_done_callback(lambda _: self._looking.pop(device_id, None))
+        return await asyncio.shield(looking)
+
+    async def _wake(self, device_id: str) -> bool:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         most, seconds = MOST
         sent = self._sent.setdefault(device_id, deque(maxlen=most))
@@ -44,10 +51,9 @@ class Wake:
         if not targets or wishes.silent or quiet:
             return False
         sent.append(monotonic)
-        self._tasks.start(self._push(targets), "wake")
+        self._tasks.start(self._push(targets, f"wake/{device_id}/{now}"), "wake push")
         return True
 
-    async def _push(self, targets: list[Target]) -> None:
-        self._count += 1
-        notice = of_wake(self._relay_id, f"wake/{self._clock.now()}/{self._count}")
+    async def _push(self, targets: list[Target], nonce: str) -> None:
+        notice = of_wake(self._relay_id, nonce)
         await asyncio.gather(*(self._dispatcher.push(target, notice) for target in targets))

@@ -110,11 +110,11 @@ async def stand_in(scratch: Path) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def relay(
-    scratch: Path, agent: Server | None = None, dashboard: Dashboard | None = None, *, core: int | None = 0
-) -> AsyncIterator[Server]:
-    """The relay as `talaria serve` runs it. The same `scratch` again is the same relay restarted.
-
-    Without a dashboard it runs turns over the session stream of its agent.
+    scratch: Path, agent: Server | None = None, dashboard: Dashboard | None = None, *, core: int | None = 0,
+    also: Mapping[str, str] | None = None,
+) -> AsyncIterator[Server]:  # fmt: skip
+    """The relay as `talaria serve` runs it, with `also` in its environment. The same `scratch` again is the same relay
+    restarted. Without a dashboard it runs turns over the session stream of its agent.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -127,6 +127,7 @@ async def relay(
         "TALARIA_HERMES_API_KEY": agent.key if agent else "",
         "TALARIA_HERMES_DASHBOARD_URL": dashboard.url if dashboard else "",
         "TALARIA_HERMES_DASHBOARD_TOKEN": dashboard.token if dashboard else "",
+        **(also or {}),
     }
     async with _process(["app", "serve"], scratch, core=core, environ=environ) as process:
         server = Server(f"http://127.0.0.1:{port}", process.pid, scratch / "data")

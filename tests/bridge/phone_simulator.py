@@ -20,7 +20,7 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 
 from app.bridge.commands import COMMANDS
-from tests.phone import OLDER, WAIT, Phone
+from tests.phone import OLDER, WAIT, Frame, Phone
 from tests.relay import RunningRelay
 
 Json = dict[str, Any]
@@ -63,7 +63,9 @@ class PhoneSimulator:
     app: str = "com.hermes.app"
     typed: str = ""
     clipboard: str = ""
+    taken: int = 0  # of `heard`, by `command`
     came: asyncio.Event = field(default_factory=asyncio.Event)
+    known: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def device_id(self) -> str:
@@ -72,21 +74,31 @@ class PhoneSimulator:
     async def status(self, **more: Any) -> None:
         """Say that it can be asked; returns when the relay knows."""
         id = await self.phone.send("bridge", "bridge.status", STATUS | more)
+        self.known.clear()
         await self.phone.send("system", "ping", {"ts": id})
-        await self._until_pong(id)
+        async with asyncio.timeout(WAIT):
+            await self.known.wait()
 
-    async def _until_pong(self, ts: str) -> None:
-        while True:
-            frame = await self.phone.next()
-            if frame.type == "pong" and frame.payload.get("ts") == ts:
-                return
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """It has said its status, and answers."""
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(self.run())
+            try:
+                await self.status()
+                yield
+            finally:
+                running.cancel()
 
     async def run(self) -> None:
         """Answer until the socket is gone."""
         with suppress(ConnectionClosed):
             while True:
-                frame = await self.phone.next()
-                if frame.type == "bridge.command":
+                frame = Frame.parse(await self.phone.socket.recv())
+                self.phone.frames.append(frame)
+                if frame.type == "pong":
+                    self.known.set()
+                elif frame.type == "bridge.command":
                     self.heard.append(frame.payload)
                     self.came.set()
                     if not self.silent:
@@ -97,11 +109,13 @@ class PhoneSimulator:
         await self.phone.send("bridge", "bridge.response", said)
 
     async def command(self) -> Json:
-        """The next command that comes, or the one that has come since this was asked last."""
+        """The next command that this was not asked for yet."""
         async with asyncio.timeout(WAIT):
-            await self.came.wait()
-        self.came.clear()
-        return self.heard[-1]
+            while len(self.heard) <= self.taken:
+                self.came.clear()
+                await self.came.wait()
+        self.taken += 1
+        return self.heard[self.taken - 1]
 
     # what it does
 
@@ -203,10 +217,5 @@ async def simulated(relay: RunningRelay, **auth: Any) -> AsyncIterator[PhoneSimu
     about = {"device_name": "Pixel Test", "device_form_factor": "phone", "client_surface": "android", "supports": OLDER}
     phone = await relay.connect(**(about | auth))
     simulator = PhoneSimulator(phone, relay.url)
-    await simulator.status()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(simulator.run())
-        try:
-            yield simulator
-        finally:
-            running.cancel()
+    async with simulator.answering():
+        yield simulator

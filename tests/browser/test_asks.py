@@ -306,3 +306,18 @@ async def test_the_reader_who_goes_on_to_the_end_stays_there(paired: ScriptedPag
     await expect(asks).to_be_hidden()
     await box.evaluate("it => { it.scrollTop = 0 }")
     await expect(asks).to_be_visible()
+
+
+async def test_what_a_tool_asks_outside_every_conversation_can_be_answered_anywhere(paired: ScriptedPage) -> None:
+    paired.relay.answers["approval.respond"] = lambda _: (
+        "approval.resolved",
+        {"approval_id": "a1", "turn_id": None, "outcome": "allowed", "choice": "once", "by": DEVICE},
+    )
+    await paired.open()
+    await paired.relay.approval("a1", "send_sms +49 30 1234", turn_id=None, session_id=None, choices=["once", "deny"])
+    card = paired.page.locator(".asked-outside .ask")
+    await expect(card).to_contain_text("send_sms +49 30 1234")
+    await expect(paired.page.get_by_text("Another conversation")).to_have_count(0)
+    await paired.button("Allow once").click()
+    assert await paired.relay.until("approval.respond") == {"approval_id": "a1", "choice": "once"}
+    await expect(card).to_have_count(0)

@@ -34,7 +34,9 @@ def test_from_pairing_to_revoking(relay: Talaria) -> None:
         assert "tailscale serve" in pairing.errors()
     assert "Paired: Pixel�[2J" in pairing.said
     said = " ".join(pairing.said.split())
-    assert "The phone gets chat and terminal for 12 hours, and as long again whenever it renews; take it back with" in said
+    assert (
+        "The phone gets chat and terminal for 12 hours, and as long again whenever it renews; take it back with" in said
+    )
     assert relay.status_of(token) == 200
 
     listed = relay.run("devices").stdout

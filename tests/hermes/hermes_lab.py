@@ -16,7 +16,7 @@ from tests.requires import HERMES_VERSION
 
 LAB = Path(__file__).parent / "lab" / "run_hermes.py"
 PLUGIN = LAB.parent / "plugins" / "side_by_side"
-SPEC = f"hermes-agent[sms,web]=={HERMES_VERSION}"
+SPEC = f"hermes-agent[mcp,sms,web]=={HERMES_VERSION}"
 INSTALL_S = 600  # pip, on a slow line
 THREADS = min(32, (os.cpu_count() or 1) + 4)  # in which Hermes runs turns, and reads its rows
 APPROVAL_S = 10  # how long Hermes waits for an approval

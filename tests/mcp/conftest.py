@@ -1,10 +1,11 @@
-"""The official client over real HTTP, in both of the protocol's ways to begin, and a phone that is asked to do things."""
+"""The official client over real HTTP, in both of the ways that its protocol begins, and a phone that is asked."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -26,9 +27,11 @@ async def simulator(relay: RunningRelay) -> AsyncIterator[PhoneSimulator]:
 
 @asynccontextmanager
 async def connected(relay: RunningRelay, era: str = "auto") -> AsyncIterator[Client]:
-    async with httpx2.AsyncClient(headers=relay.operator(), trust_env=False, timeout=30) as http:
-        async with Client(streamable_http_client(f"{relay.url}/mcp", http_client=http), mode=era) as client:
-            yield client
+    async with (
+        httpx2.AsyncClient(headers=relay.operator(), trust_env=False, timeout=30) as http,
+        Client(streamable_http_client(f"{relay.url}/mcp", http_client=http), mode=era) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(params=ERAS)
@@ -43,7 +46,8 @@ async def client(request: pytest.FixtureRequest, relay: RunningRelay) -> AsyncIt
             await over.wait()
 
     holding = relay.relay.tasks.start(hold(), "client")
-    await asyncio.wait({holding, opened}, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {holding, opened}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     yield opened.result()
     over.set()
     await holding

@@ -47,6 +47,7 @@ async def test_the_hints_say_what_a_tool_does(client: Client) -> None:
 
 
 async def test_what_the_relay_says_of_itself(client: Client) -> None:
+    assert client.server_info is not None
     assert client.server_info.name == "talaria"
     assert "device_offline" in str(client.instructions)
 

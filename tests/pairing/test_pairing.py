@@ -12,9 +12,9 @@ from app.db import Tx
 from app.errors import NotFound
 from app.outbox import store as outbox
 from app.pairing.errors import PairingCodeInvalid, PairingCodeRejected
-from app.pairing.offers import Status
+from app.pairing.offers import Status, Terms
 from app.sessions.address import Address
-from app.sessions.errors import GrantUnknown
+from app.sessions.errors import GrantUnknown, TokenRejected
 from app.wire.payloads import Auth
 from tests.sessions.rooms import MONTH, Rooms, open_rooms
 
@@ -224,3 +224,47 @@ async def test_pairing_searches_by_index_however_many_devices_there_are(rooms: R
         plans += [row[3] for row in rows]
     scans = [plan for plan in plans if plan.startswith("SCAN")]
     assert scans == ["SCAN blocks"]  # a handful of rows at most: over the limit nothing more is counted
+
+
+async def test_a_hundred_wrong_codes_void_the_open_offers(rooms: Rooms) -> None:
+    """From wherever they come: so many are no typing errors."""
+    used, opened = await rooms.pairing.mint(), await rooms.pairing.mint()
+    paired, _ = await rooms.pairing.redeem(auth(used.code))
+    for n in range(100):
+        assert rooms.floods == []
+        with pytest.raises(PairingCodeRejected):
+            await rooms.pairing.redeem(auth("WRONG000"), Address(f"203.0.113.{n}"))
+        rooms.clock.advance(5)
+    assert len(rooms.floods) == 1
+    assert (await rooms.pairing.status(opened.offer_id)).state == "expired"
+    with pytest.raises(PairingCodeRejected):
+        await rooms.pairing.redeem(auth(opened.code))
+    assert (await rooms.audit())[-1][1:3] == ("offers.voided", "wrong codes")
+    assert [s.session_id for s in await rooms.sessions.list()] == [paired.session_id]
+    fresh = await rooms.pairing.mint()  # it takes a hundred more to void this one
+    with pytest.raises(PairingCodeRejected):
+        await rooms.pairing.redeem(auth("WRONG000"), Address("203.0.113.200"))
+    await rooms.pairing.redeem(auth(fresh.code))
+
+
+async def test_a_hundred_wrong_codes_in_an_hour_are_no_flood(rooms: Rooms) -> None:
+    opened = await rooms.pairing.mint()
+    for n in range(120):
+        with pytest.raises(PairingCodeRejected):
+            await rooms.pairing.redeem(auth("WRONG000"), Address(f"203.0.113.{n}"))
+        rooms.clock.advance(6.1)
+    assert rooms.floods == []
+    assert await rooms.count("attempts WHERE kind = 'codes'") < 100
+    assert (await rooms.pairing.status(opened.offer_id)).state == "expired"  # by its own end
+
+
+async def test_an_api_token_opens_nothing_before_its_code_is_redeemed(rooms: Rooms, tmp_path: Path) -> None:
+    offer = await rooms.pairing.mint_for_peer(Terms(), api_token=True)
+    assert offer.api_token is not None
+    with pytest.raises(TokenRejected):
+        await rooms.sessions.by_api_token(offer.api_token)
+    principal, _ = await rooms.pairing.redeem(auth(offer.code))
+    found = await rooms.sessions.by_api_token(offer.api_token)
+    assert (found.session_id, list(found.grants)) == (principal.session_id, ["chat"])
+    assert offer.api_token.encode() not in _stored(tmp_path)
+    assert (await rooms.pairing.mint_for_peer(Terms(), api_token=False)).api_token is None

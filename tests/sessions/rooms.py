@@ -18,7 +18,9 @@ from app.sessions import store
 from app.sessions.attempts import Attempts
 from app.sessions.grants import Seconds
 from app.sessions.keys import SessionKeys
+from app.sessions.renewals import Renewals
 from app.sessions.service import Principal, Sessions
+from app.sessions.tickets import Tickets
 from app.settings import SessionSettings
 from app.wire.payloads import Auth
 
@@ -33,8 +35,11 @@ class Rooms:
     attempts: Attempts
     sessions: Sessions
     pairing: Pairing
+    renewals: Renewals
+    tickets: Tickets
     ended: list[tuple[str, str]] = field(default_factory=list)
     changed: list[tuple[str, Any]] = field(default_factory=list)
+    floods: list[float] = field(default_factory=list)
 
     async def pair(self, device_id: str | None = None, **offer: Any) -> tuple[Principal, str]:
         minted = await self.pairing.mint(**offer)
@@ -65,7 +70,9 @@ class Rooms:
 
 
 @asynccontextmanager
-async def open_rooms(data_dir: Path, clock: ManualClock | None = None) -> AsyncIterator[Rooms]:
+async def open_rooms(
+    data_dir: Path, clock: ManualClock | None = None, *, confirms: bool = False
+) -> AsyncIterator[Rooms]:
     clock = clock or ManualClock()
     async with open_database(f"sqlite:///{data_dir}/talaria.db") as db:
         keys, attempts = SessionKeys.load(data_dir), Attempts(db, clock)
@@ -76,5 +83,9 @@ async def open_rooms(data_dir: Path, clock: ManualClock | None = None) -> AsyncI
             on_revoked=lambda session_id, reason: ended.append((session_id, reason)),
             on_changed=lambda session_id, grants: changed.append((session_id, grants)),
         )  # fmt: skip
-        pairing = Pairing(db, clock, sessions, attempts, data_dir)
-        yield Rooms(db, clock, keys, attempts, sessions, pairing, ended, changed)
+        floods: list[float] = []
+        pairing = Pairing(
+            db, clock, sessions, attempts, data_dir, confirms=confirms, on_flood=lambda: floods.append(clock.now())
+        )  # fmt: skip
+        renewals, tickets = Renewals(db, clock, sessions, keys, attempts), Tickets(db, clock, sessions, attempts)
+        yield Rooms(db, clock, keys, attempts, sessions, pairing, renewals, tickets, ended, changed, floods)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from deploy.bench.figures import (
     appends,
+    bridge,
     connect,
     deltas,
     gateway,
@@ -17,6 +18,7 @@ from deploy.bench.figures import (
     posts,
     returning,
     stopped,
+    terminal,
     watchers,
 )
 from deploy.bench.lab import Lab
@@ -39,6 +41,10 @@ FIGURES: dict[str, Callable[[Lab], Awaitable[list[Row]]]] = {
     "backlog": returning.measure_backlog,
     "history": returning.measure_history,
     "pairing": pairing.measure,
+    "bridge": bridge.measure,
     "media": media.measure,
     "passing": passing.measure,
+    "terminal-echo": terminal.measure_echo,
+    "terminal-flood": terminal.measure_flood,
+    "terminal-stopped": terminal.measure_stopped,
 }

@@ -40,7 +40,7 @@ class Run:
 
 
 async def measure(lab: Lab) -> list[Row]:
-    few, many = await _inhabited(lab, FEW), await _inhabited(lab, MANY)
+    few, many = await inhabited(lab, FEW), await inhabited(lab, MANY)
     runs = await lab.in_turn(few=partial(_run, lab, few), many=partial(_run, lab, many))
     others = max(run.others for side in runs.values() for run in side)
     rates = {side: [run.redeemed for run in found] for side, found in runs.items()}
@@ -61,7 +61,7 @@ def _note(runs: Sequence[Run]) -> str:
     return f"{server_us:.0f} µs of processor each; codes made before, {minted:,.0f} a second"
 
 
-async def _inhabited(lab: Lab, count: int) -> Path:
+async def inhabited(lab: Lab, count: int) -> Path:
     """A stopped relay's directory with that many paired devices, all of which messages are kept for."""
     scratch = lab.scratch()
     environ = {"TALARIA_DATA_DIR": str(scratch / "data"), "TALARIA_HERMES_API_URL": ""}

@@ -76,6 +76,7 @@ def plan(body):
     system = " ".join(text_of(m.get("content")) for m in messages if m.get("role") == "system").lower()
     mark = steering(user)
     out = {"user": user, "mark": mark, "reasoning": "", "content": "", "tool_calls": [], "after_tool": bool(results)}
+    out["results"] = results
     if not body.get("tools") and "title" in system and "conversation" in (system + user.lower()):
         words = re.findall(r"\w+", user)
         out["content"] = "Chat " + " ".join(words[-3:])
@@ -179,6 +180,7 @@ class Handler(BaseHTTPRequestHandler):
             tools=[t.get("function", {}).get("name") for t in body.get("tools") or []],
             user=p["user"][:400],
             after_tool=p["after_tool"],
+            results=[text[:4000] for text in p["results"]],
             plan=("tools" if p["tool_calls"] else "text"),
             params={k: v for k, v in body.items() if k not in ("messages", "tools")},
         )

@@ -28,7 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 NAMES = ("llm", "gateway", "dashboard", "gated")
-DEFAULT_SPEC = "hermes-agent[sms,web]==0.19.0"  # [sms] is the smallest extra that brings aiohttp
+DEFAULT_SPEC = "hermes-agent[mcp,sms,web]==0.19.0"  # [sms] is the smallest extra that brings aiohttp
 
 
 class Failure(Exception):

@@ -1,6 +1,6 @@
 // The approvals and questions this page knows. Kept in the browser, so that a page that was away can still say what
 // became of them.
-import { answering, applyEnd, applyGone, applyRefusal, applyRequest, applySending, idOf, isOpen } from "./asks.js";
+import { answering, applyEnd, applyGone, applyRefusal, applyRequest, applySending, idOf, isOpen, isOutside } from "./asks.js";
 import { uuid } from "./ids.js";
 
 const PREFIX = "ask.";
@@ -17,6 +17,11 @@ export class AskList {
 
   get open() {
     return this.all.filter(isOpen);
+  }
+
+  /** Open ones that belong to no conversation. */
+  get outside() {
+    return this.open.filter(isOutside);
   }
 
   find(id) {

@@ -97,6 +97,9 @@ const unsureWords = (error) => `${error.message} Your answer may not have arrive
 
 export const isOpen = (ask) => ask.asked && !ask.outcome;
 
+/** Of no turn and no conversation. */
+export const isOutside = (ask) => ask.turn === null && ask.session === null;
+
 /** The frame that answers: {type, payload}. */
 export function answering(ask, answer) {
   return ask.kind === "approval"

@@ -169,7 +169,8 @@ export class Client {
       return { ...about, pairing_code: code, device_name: name, device_form_factor: formFactor() };
     }
     this.#token = device.get("token");
-    return this.#token ? { ...about, session_token: this.#token } : null;
+    const refresh = device.get("refresh"); // begins the session again when it has expired
+    return this.#token ? { ...about, session_token: this.#token, ...(refresh && { refresh_token: refresh }) } : null;
   }
 
   #phase(phase) {
@@ -178,7 +179,7 @@ export class Client {
     else this.turns.lost();
     if (phase.name === "stopped" && (this.offer || phase.then === "pair")) {
       if (!this.offer && device.get("token") !== this.#token) return this.wire.start(); // another window has a new one
-      if (!this.offer) device.remove("token");
+      if (!this.offer) for (const name of ["token", "refresh"]) device.remove(name);
       this.refusal = phase.text;
       this.offer = null;
     }
@@ -191,6 +192,7 @@ export class Client {
     this.hello = hello;
     this.#token = hello.session_token ?? this.#token;
     device.set("token", this.#token);
+    if (hello.refresh_token) device.set("refresh", hello.refresh_token);
     this.outgoing.opened(hello.limits);
     this.hearing.opened(hello);
     this.outgoing.flush();

@@ -25,5 +25,7 @@ const CREDENTIAL = {
   session_revoked: REVOKED,
   session_expired: "The pairing of this phone has expired: pair again.",
   session_unknown: "The relay does not know this phone any more: pair again.",
+  refresh_reused: "Somebody else used this phone's credential, so it was ended: pair again.",
+  pairing_denied: "It was not allowed, or not in time. Make a new code.",
   pairing_code_rejected: "That code is not valid: it may be mistyped, used or expired. Make a new one.",
 };

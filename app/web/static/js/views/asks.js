@@ -1,4 +1,5 @@
 // Where the agent asks, wherever the owner is: in the conversation, over another one, and aloud.
+import { isOutside } from "../asks.js";
 import { Component, html } from "../html.js";
 import { Approval } from "./approval.js";
 import { Hand } from "./icons.js";
@@ -9,10 +10,15 @@ const WANTS = { approval: "needs your approval", question: "asks you something" 
 
 export const Ask = ({ ask, asks }) => html`<${CARDS[ask.kind]} ask=${ask} asks=${asks} />`;
 
+/** What is asked outside every conversation: by a tool that reaches for a phone, or in a chat of Hermes' gateway. */
+export const AskedOutside = ({ asks }) => html`
+  ${asks.outside.map((ask) => html`<div class="asked-outside" key=${ask.id}><${Ask} ask=${ask} asks=${asks} /></div>`)}`;
+
 /** Something is asked in a conversation that is not on the screen. */
 export function AskedElsewhere({ client }) {
   const { asks, inbox, sessions, talk } = client;
-  const ask = asks.open.find(({ session, isWaiting }) => !isWaiting && (inbox.shown || session !== talk.session));
+  const elsewhere = ({ session, isWaiting }) => !isWaiting && (inbox.shown || session !== talk.session);
+  const ask = asks.open.find((one) => !isOutside(one) && elsewhere(one));
   if (!ask) return null;
   const title = ask.session === talk.session ? talk.conv.title : sessions.find(ask.session)?.title;
   const show = () => client.open(sessions.find(ask.session) ?? { id: ask.session, title: "Conversation" });

@@ -1,7 +1,7 @@
 import { Component, createRef, html } from "../html.js";
 import { askedIn } from "../transcript.js";
 import { Announcer } from "./announcer.js";
-import { Ask, AskAnnouncer, AskedElsewhere } from "./asks.js";
+import { Ask, AskAnnouncer, AskedElsewhere, AskedOutside } from "./asks.js";
 import { Composer } from "./composer.js";
 import { Drawer, Sessions } from "./drawer.js";
 import { Chevron, Mark, Menu, Plus } from "./icons.js";
@@ -73,6 +73,7 @@ export class Chat extends Component {
           <${Stopped} client=${client} link=${link} />
           <${HermesAway} client=${client} />
           <${AskedElsewhere} client=${client} />
+          <${AskedOutside} asks=${asks} />
           <main>
             ${inbox.shown ? this.#messages(inbox) : this.#conversation(client)}
             <${Notice} inbox=${inbox} />

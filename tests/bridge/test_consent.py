@@ -1,0 +1,132 @@
+"""What reaches other people or other apps asks the owner first."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.bridge.commands import COMMANDS
+from tests.bridge.conftest import Simulate
+from tests.bridge.phone_simulator import simulated
+from tests.phone import Phone
+from tests.relay import RunningRelay, running, settings_for
+
+SMS = {"to": "+44 20 7946 0001", "body": "On my way"}
+DESTRUCTIVE = [command for command in COMMANDS if command.destructive]
+
+
+async def asked(http: httpx.AsyncClient, desk: Phone, path: str = "/send_sms", body: Any = SMS, **options: Any) -> Any:
+    """A request under way, once a device of the owner is asked. Returns (task, payload of approval.request)."""
+    asking = asyncio.ensure_future(http.post(path, json=body, **options))
+    return asking, (await desk.until("approval.request")).payload
+
+
+def test_these_do() -> None:
+    assert {command.name for command in DESTRUCTIVE} == {
+        "send_sms", "send_mms", "call", "broadcast", "send_intent", "share_media",
+    }  # fmt: skip
+
+
+async def test_nothing_happens_before_it_is_allowed(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    phone, desk = await simulate(device_name="Pixel"), await relay.connect()
+    asking, request = await asked(http, desk)
+    assert request | {
+        "turn_id": None, "tool": "send_sms", "choices": ["once", "deny"], "state": "open",
+        "summary": "Send a text message (SMS)\nto: +44 20 7946 0001\nbody: On my way",
+        "description": "By Pixel, asked for by operator.",
+    } == request  # fmt: skip
+    assert phone.heard == []
+    answer = await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="once")
+    assert answer.payload["outcome"] == "allowed"
+    assert (await asking).json() == {"ok": True}
+    (heard,) = phone.heard
+    assert (heard["path"], heard["body"]) == ("/send_sms", SMS)
+
+
+async def test_the_time_of_the_command_counts_from_the_approval(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    phone, desk = await simulate(), await relay.connect()
+    phone.silent = True
+    asking, request = await asked(http, desk, headers={"X-Talaria-Timeout": "0.05"})
+    done, _ = await asyncio.wait({asking}, timeout=0.2)
+    assert not done
+    await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="once")
+    assert (await asking).status_code == 504
+
+
+@pytest.mark.parametrize("command", DESTRUCTIVE, ids=lambda command: command.name)
+async def test_what_is_denied_never_reaches_the_phone(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate, command: Any
+) -> None:
+    phone, desk = await simulate(), await relay.connect()
+    asking, request = await asked(http, desk, command.path, {"number": "1"})
+    await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="deny")
+    answer = await asking
+    assert (answer.status_code, answer.json()) == (403, {"error": "The owner did not allow it."})
+    assert answer.headers["x-talaria-error"] == "denied"
+    assert phone.heard == []
+    assert relay.relay.bridge.activity.latest(1)[0]["decision"] == "denied"
+
+
+async def test_what_nobody_answers_is_denied(http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate) -> None:
+    phone, desk = await simulate(), await relay.connect()
+    relay.relay.bridge._consent._answer_s = 0.2
+    answer = await http.post("/call", json={"number": "1"})
+    assert (answer.status_code, answer.json()) == (403, {"error": "nobody allowed it in time"})
+    assert (await desk.until("approval.resolved")).payload["outcome"] in ("expired", "resolved_elsewhere")
+    assert phone.heard == []
+
+
+async def test_one_whose_caller_leaves_cannot_be_allowed_any_more(relay: RunningRelay, simulate: Simulate) -> None:
+    phone, desk = await simulate(), await relay.connect()
+    async with httpx.AsyncClient(base_url=relay.url, headers=relay.operator()) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.post("/call", json={"number": "1"}, timeout=0.3)
+    request = (await desk.until("approval.request")).payload
+    assert (await desk.until("approval.resolved")).payload["outcome"] == "resolved_elsewhere"
+    answer = await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="once")
+    assert (answer.type, answer.payload["code"]) == ("error", "approval_closed")
+    assert phone.heard == []
+
+
+async def test_a_restart_closes_what_was_asked(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    async with running(settings) as relay, simulated(relay) as phone:
+        desk = await relay.connect()
+        async with httpx.AsyncClient(base_url=relay.url, headers=relay.operator()) as http:
+            asking, request = await asked(http, desk)
+            relay.relay.bridge.drain()
+            answer = await asking
+            assert (answer.status_code, answer.headers["x-talaria-error"]) == (503, "draining")
+        assert (await desk.until("approval.resolved")).payload["approval_id"] == request["approval_id"]
+        assert phone.heard == []
+
+
+async def test_a_crash_leaves_nothing_that_could_still_be_allowed(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    async with running(settings) as relay:
+        consent, desk = relay.relay.bridge._consent, await relay.connect()
+        asking = asyncio.ensure_future(
+            consent.ask("c1", DESTRUCTIVE[0], SMS, device="Pixel", caller="test", wanted=lambda: True)
+        )
+        await desk.until("approval.request")
+        consent._approvals.passed_by = lambda *_: None  # type: ignore[method-assign]  # as if the process were killed
+        asking.cancel()
+    async with running(settings) as relay:
+        back = await relay.connect(session_token=desk.token)
+        assert back.auth["approvals"] == []
+        assert (await back.until("approval.resolved")).payload["outcome"] == "resolved_elsewhere"
+
+
+async def test_the_operator_may_lift_it(tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path, BRIDGE_UNATTENDED="1")) as relay, simulated(relay) as phone:
+        async with httpx.AsyncClient(base_url=relay.url, headers=relay.operator()) as http:
+            assert (await http.post("/send_sms", json=SMS)).status_code == 200
+        assert phone.heard[0]["path"] == "/send_sms"
