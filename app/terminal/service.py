@@ -207,6 +207,10 @@ class Terminals:
 
     # how it ends
 
+    async def keeps(self) -> bool | None:
+        """Whether sessions outlive the relay, for there is tmux; None: switched off. Raises TerminalUnavailable."""
+        return None if self._tmux is None else await self._tmux.available()
+
     def drain(self) -> None:
         """The relay ends, and with it the shells that it holds itself."""
         self._draining = True
