@@ -15,12 +15,14 @@ COPY deploy/healthcheck.py /opt/talaria/healthcheck.py
 # Runs under any uid, so whoever it is must be able to write here: a new named volume takes over this mode.
 # What lies inside is 0600 and belongs to the uid that made it.
 RUN mkdir /data && chmod 1777 /data
-# Its uid has no name in the image, and the SSH library asks for one.
+# Its uid has no name in the image, and the SSH library asks for one. A shell in here would be of no use to anybody: the
+# terminal is on TALARIA_SSH_HOST, and off while that is not set.
 ENV PATH=/opt/talaria/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
     LOGNAME=talaria \
+    TALARIA_TERMINAL_BACKEND=ssh \
     TALARIA_DATA_DIR=/data
 VOLUME /data
 USER 10001:10001

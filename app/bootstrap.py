@@ -6,10 +6,12 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from app.approvals.service import Approvals
 from app.backup.restore import finish
+from app.bridge.link import CommandsByLink
 from app.bridge.service import Bridge, open_bridge
 from app.channels.asks import Asks
 from app.channels.base import Dispatch
@@ -36,6 +38,7 @@ from app.delivery.peer import Grants, granted
 from app.delivery.replies import Replies
 from app.delivery.sweep import Sweep
 from app.doctor.doctor import Doctor
+from app.doctor.terminal import look as look_at_terminal
 from app.errors import GrantMissing, RelayError
 from app.gateway.auth import Authenticator, Facts
 from app.gateway.gateway import Gateway
@@ -210,14 +213,20 @@ async def open_relay(
                 public_url=settings.server.public_url, bell=hub.ring, online=lambda id: bool(hub.of_device(id)),
             )
         )  # fmt: skip
-        doctor = Doctor(settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={})
         calls = Calls(clock, push.wake)
         bridge = await stack.enter_async_context(
             open_bridge(settings.bridge, db=db, clock=clock, tasks=tasks, calls=calls, approvals=approvals)
         )
         notifications = PhoneNotifications(settings.notifications, db=db, clock=clock, tasks=tasks)
         stack.push_async_callback(notifications.close)
-        terminals = await stack.enter_async_context(open_terminals(settings.terminal, db=db, clock=clock))
+        terminals = await stack.enter_async_context(
+            open_terminals(settings.terminal, settings.ssh, db=db, clock=clock, tasks=tasks)
+        )
+        shells = partial(look_at_terminal, settings.terminal, settings.ssh, terminals.keeps)
+        doctor = Doctor(
+            settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={"terminal": shells}
+        )
+        agent_link.command = CommandsByLink(bridge)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(
             db=db, clock=clock, attempts=attempts, sessions=sessions, renewals=renewals, tickets=tickets,

@@ -18,6 +18,7 @@ from app.turns import store as turns
 
 UPSTREAM_STATES = ("up", "down", "auth_required", "off")
 FINISHES = ("completed", "stopped", "interrupted", "failed", "uncertain")
+ASKED = ("executed", "refused", "denied", "device_offline", "timeout")
 WAKES = ("pushed", "failed", "later", "nothing")
 
 router = APIRouter(tags=["operator"])
@@ -75,6 +76,10 @@ def measured(relay: Relay) -> Iterator[Metric]:
     dropped = relay.notifications.dropped
     yield counter("talaria_notifications_dropped", "Posts that came faster than they are stored.", dropped)
 
+    asked = _all(ASKED, relay.bridge.activity.outcomes)
+    yield counter("talaria_bridge_commands", "Commands to phones that have ended, by how.", asked, ["outcome"])
+    yield gauge("talaria_terminals_attached", "Views of terminal sessions.", len(list(relay.terminals.attached)))
+
     db = relay.db
     yield histogram("talaria_database_commit_seconds", "How long a commit took, with its works.", db.commit_seconds)
     yield histogram("talaria_database_batch_works", "Works in one commit.", db.batch_works)
@@ -87,4 +92,4 @@ def measured(relay: Relay) -> Iterator[Metric]:
 
 def _all(names: tuple[str, ...], seen: dict[str, int]) -> Values:
     """A series that is there from the start shows its first event as one."""
-    return {name: seen.get(name, 0) for name in names}
+    return dict.fromkeys(names, 0) | dict(seen)

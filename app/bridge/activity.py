@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
@@ -31,6 +31,7 @@ class Activity:
     def __init__(self) -> None:
         self._all: deque[Entry] = deque(maxlen=MAX_ENTRIES)
         self.fresh: deque[Entry] = deque(maxlen=MAX_ENTRIES)
+        self.outcomes: Counter[str] = Counter()  # executed, refused (by the phone), or the code of the failure
 
     def load(self, stored: Iterable[bytes]) -> None:
         self._all.extend(orjson.loads(entry) for entry in stored)
@@ -50,10 +51,12 @@ class Activity:
         self._all.append(entry)
         return entry
 
-    def answered(self, entry: Entry, command: Command, args: Mapping[str, Any], status: int, result: object) -> None:
-        """What others wrote is told by its size alone; a result may repeat what was typed."""
+    def answered(
+        self, entry: Entry, command: Command, args: Mapping[str, Any], status: int, result: object, size: int
+    ) -> None:
+        """`size` of the result, in bytes. Of what others wrote no more is told; a result may repeat what was typed."""
         if command.untrusted and status < 400:
-            summary = _size(result)
+            summary = _outline(result, size)
         else:
             summary = orjson.dumps(redacted(result)).decode()
             for name in command.private:
@@ -64,11 +67,13 @@ class Activity:
             "response_status": status, "result_summary": summary[:MAX_SUMMARY],
             "decision": "executed" if status < 400 else "error",
         }  # fmt: skip
+        self.outcomes["executed" if status < 400 else "refused"] += 1
         self.fresh.append(entry)
 
     def failed(self, entry: Entry, error: RelayError) -> None:
         decision = "denied" if error.code == "denied" else "error"
         entry |= {"response_status": error.http_status, "error": error.code, "decision": decision}
+        self.outcomes[error.code] += 1
         self.fresh.append(entry)
 
     def latest(self, limit: int) -> list[Entry]:
@@ -99,6 +104,6 @@ def _shown(text: str) -> str:
     return text if len(text) < HARMLESS and text.isprintable() else clean_text(text, MAX_TEXT)
 
 
-def _size(result: object) -> str:
+def _outline(result: object, size: int) -> str:
     names = ", ".join(map(_shown, islice(result, 8))) if isinstance(result, dict) else ""
-    return f"{{{names}}}, {len(orjson.dumps(result)):,} bytes"
+    return f"{{{names}}}, {size:,} bytes"

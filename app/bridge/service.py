@@ -119,7 +119,7 @@ class Bridge:
         except asyncio.CancelledError:
             self.activity.failed(entry, DeviceOffline("the caller left"))
             raise
-        self.activity.answered(entry, command, args, answer.status, answer.result)
+        self.activity.answered(entry, command, args, answer.status, answer.result, len(answer.body))
         self._record.touch()
         return answer
 
@@ -163,6 +163,11 @@ class Bridge:
     def is_online(self, device_id: str) -> bool:
         """A link of it takes commands now."""
         return self._calls.link(CHANNEL, device_id) is not None
+
+    @property
+    def pending(self) -> int:
+        """Commands that wait for their answer."""
+        return len(self._calls)
 
     async def refresh(self) -> None:
         """What was revoked goes, and what was renamed has its new name."""

@@ -20,7 +20,7 @@ class HostUnavailable(TerminalUnavailable):
 
 
 class TerminalOff(RelayError):
-    """This relay has no terminals: TALARIA_TERMINAL_BACKEND is off."""
+    """This relay has no terminals: TALARIA_TERMINAL_BACKEND is off, or is ssh and TALARIA_SSH_HOST is not set."""
 
     code = "terminal_off"
     http_status = 404

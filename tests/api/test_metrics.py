@@ -19,6 +19,7 @@ from app.delivery.messages import OPERATOR
 from app.demo.stand_in import serve_stand_in
 from app.errors import StorageFull
 from tests.api.conftest import client_of
+from tests.bridge.phone_simulator import simulated
 from tests.channels.notes import note, post
 from tests.contracts.services import NtfyService
 from tests.phone import Phone
@@ -247,6 +248,22 @@ async def test_the_database(relay: RunningRelay, operator: httpx.AsyncClient, mo
     with pytest.raises(StorageFull):
         await relay.relay.db.write(full)
     assert (await scrape(operator))["talaria_database_failed_commits_total",] == 1
+
+
+async def test_commands_to_phones_and_terminals(relay: RunningRelay, operator: httpx.AsyncClient) -> None:
+    async with simulated(relay) as phone:
+        phone.refused.add("/tap")
+        for _ in range(2):
+            assert (await operator.get("/screen")).status_code == 200
+        assert (await operator.post("/tap", json={"x": 1, "y": 1})).status_code == 403
+        await phone.phone.hang_up()
+    late = await operator.get("/screen", headers={"X-Talaria-Timeout": "1"})
+    assert late.status_code in (503, 504)
+    seen = await scrape(operator)
+    commands = seen.of("talaria_bridge_commands_total")
+    assert (commands["executed"], commands["refused"]) == (2, 1)
+    assert commands["device_offline"] + commands["timeout"] == 1
+    assert seen.of("talaria_terminals_attached") == {(): 0}
 
 
 async def test_what_the_guide_asks_for_is_there(relay: RunningRelay, operator: httpx.AsyncClient) -> None:

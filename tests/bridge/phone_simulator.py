@@ -79,6 +79,17 @@ class PhoneSimulator:
         async with asyncio.timeout(WAIT):
             await self.known.wait()
 
+    @asynccontextmanager
+    async def answering(self) -> AsyncIterator[None]:
+        """It has said its status, and answers."""
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(self.run())
+            try:
+                await self.status()
+                yield
+            finally:
+                running.cancel()
+
     async def run(self) -> None:
         """Answer until the socket is gone."""
         with suppress(ConnectionClosed):
@@ -209,10 +220,5 @@ async def simulated(relay: RunningRelay, **auth: Any) -> AsyncIterator[PhoneSimu
     about = {"device_name": "Pixel Test", "device_form_factor": "phone", "client_surface": "android", "supports": OLDER}
     phone = await relay.connect(**(about | auth))
     simulator = PhoneSimulator(phone, relay.url)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(simulator.run())
-        try:
-            await simulator.status()
-            yield simulator
-        finally:
-            running.cancel()
+    async with simulator.answering():
+        yield simulator

@@ -10,7 +10,7 @@ import pytest
 
 from app.bridge.commands import BY_NAME
 from app.delivery.calls import MAX_OF_DEVICE
-from app.sessions.service import Change
+from app.sessions.changes import Change
 from tests.bridge.conftest import Simulate
 from tests.bridge.phone_simulator import PhoneSimulator
 from tests.relay import RunningRelay

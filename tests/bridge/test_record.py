@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from app.bridge.activity import MAX_ENTRIES, Activity, redacted
 from app.bridge.commands import BY_NAME
-from app.sessions.service import Change
+from app.sessions.changes import Change
 from tests.bridge.conftest import Simulate
 from tests.bridge.phone_simulator import simulated
 from tests.relay import RunningRelay, running, settings_for
@@ -52,7 +52,7 @@ async def test_what_is_secret_by_its_name_stands_nowhere(name: str, depth: int) 
         said = {"inner": [said]}
     activity, tap = Activity(), BY_NAME["tap"]
     entry = activity.begin("r", tap, said, now=0.0, device=("d", "D"), alias=None, caller="test")
-    activity.answered(entry, tap, said, 200, said)
+    activity.answered(entry, tap, said, 200, said, 9)
     assert "hunter2" not in str(activity.latest(1))
     instead = "[redacted]" if depth < 9 else "[cut]"
     assert instead in str(entry["params"])
@@ -79,7 +79,7 @@ def test_what_is_secret_by_its_looks_is_not_shown(secret: str) -> None:
 def test_what_is_typed_or_read_is_not_shown(name: str, args: dict[str, Any], result: Any) -> None:
     activity, command = Activity(), BY_NAME[name]
     entry = activity.begin("r", command, args, now=0.0, device=("d", "D"), alias=None, caller="test")
-    activity.answered(entry, command, args, 200, result)
+    activity.answered(entry, command, args, 200, result, 9)
     assert "hunter2" not in str(entry)
     assert "ter2" not in str(entry)
     assert len(entry["result_summary"]) <= 240
@@ -101,7 +101,7 @@ def test_only_so_many_are_kept() -> None:
     activity, tap = Activity(), BY_NAME["tap"]
     for n in range(MAX_ENTRIES + 5):
         activity.answered(
-            activity.begin(f"r{n}", tap, {}, now=0.0, device=("d", "D"), alias=None, caller="test"), tap, {}, 200, {}
+            activity.begin(f"r{n}", tap, {}, now=0.0, device=("d", "D"), alias=None, caller="test"), tap, {}, 200, {}, 2
         )
     found = activity.latest(10_000)
     assert (len(found), len(activity.fresh)) == (MAX_ENTRIES, MAX_ENTRIES)

@@ -46,12 +46,13 @@ class Talaria:
         return done
 
     @contextmanager
-    def started(self, *args: str, **settings: str) -> Iterator[Running]:
-        """A command that goes on. Whatever happens it is gone at the end."""
+    def started(self, *args: str, stdin: int | None = None, **settings: str) -> Iterator[Running]:
+        """A command that goes on. Whatever happens it is gone at the end. `stdin`: a descriptor, else what ours is."""
         with TemporaryFile("w+") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "app", *args],
-                cwd=self.home, env=self.environ(**settings), text=True, stdout=subprocess.PIPE, stderr=errors,
+                cwd=self.home, env=self.environ(**settings), text=True,
+                stdin=stdin, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
             with process:
                 try:

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import asyncssh
 import httpx
 import pytest
 
@@ -14,6 +15,7 @@ from app.demo.stand_in import serve_stand_in
 from app.doctor import host
 from app.doctor.finding import Finding
 from tests.relay import RunningRelay, running, settings_for
+from tests.requires import requires
 
 KEY = "stand-in-key-0123456789"
 
@@ -32,7 +34,7 @@ async def test_a_relay_with_its_hermes_is_well(tmp_path: Path) -> None:
             await relay.connect()
             found = by_name(await relay.relay.doctor.examine())
     assert [name for name, finding in found.items() if finding.state == "fail"] == []
-    assert found["Hermes API"].says.startswith("it answers, version 0.19")
+    assert found["Hermes API"].says.startswith("it answers by its local route, version 0.19")
     assert found["approvals"].state == "ok"
     assert found["public URL"].state == "warn"
     assert found["push"].says.startswith("0 of 1 devices can be woken")
@@ -55,6 +57,18 @@ async def test_what_is_wrong_with_hermes_comes_with_what_to_do(
     assert found["Hermes API"].state == "fail"
     assert found["Hermes API"].layer == "upstream"
     assert do in (found["Hermes API"].do or "")
+
+
+async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
+    async with serve_stand_in(KEY) as one, serve_stand_in(KEY) as other:
+        settings = settings_for(
+            tmp_path, HERMES_API_URL=one.url, HERMES_API_KEY=KEY, HERMES_API_REMOTE_URL=other.url,
+            HERMES_DASHBOARD_URL=one.dashboard_url,
+        )  # fmt: skip
+        async with running(settings) as relay:
+            found = by_name(await relay.relay.doctor.examine())
+    assert found["Hermes API"].state == "warn"
+    assert "TALARIA_HERMES_API_REMOTE_URL to the same Hermes" in (found["Hermes API"].do or "")
 
 
 async def test_the_operator_alone_may_ask(relay: RunningRelay) -> None:
@@ -97,3 +111,28 @@ async def test_without_a_relay_the_host_is_looked_at(tmp_path: Path) -> None:
     assert "newer Talaria" in by_name(host.look(settings.server, clock))["schema"].says
     (tmp_path / "data" / "talaria.db").write_bytes(b"spoilt" * 100)
     assert "restore" in (by_name(host.look(settings.server, clock))["database"].do or "")
+
+
+@pytest.mark.parametrize(
+    ("environ", "state", "says"),
+    [
+        ({"TERMINAL_BACKEND": "off"}, "skip", "switched off"),
+        ({"TERMINAL_BACKEND": "local"}, "ok", "in tmux"),
+        (
+            {
+                "TERMINAL_BACKEND": "ssh", "SSH_HOST": "127.0.0.1", "SSH_PORT": "1", "SSH_USER": "nobody",
+                "SSH_HOST_KEY": "SHA256:" + "A" * 43,
+            },
+            "fail", "127.0.0.1",
+        ),
+    ],
+)  # fmt: skip
+async def test_whether_devices_can_have_shells(tmp_path: Path, environ: dict[str, str], state: str, says: str) -> None:
+    requires("tmux")
+    if "SSH_HOST" in environ:
+        asyncssh.generate_private_key("ssh-ed25519").write_private_key(tmp_path / "key")
+        environ = environ | {"SSH_KEY": str(tmp_path / "key")}
+    async with running(settings_for(tmp_path / "data", **environ)) as relay:
+        finding = by_name(await relay.relay.doctor.examine())["terminal"]
+    assert finding.state == state
+    assert says in finding.says

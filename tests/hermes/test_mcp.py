@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -31,13 +30,8 @@ def tools(gateway: GatewayLab) -> None:
 async def bridged(gateway: GatewayLab) -> AsyncIterator[PhoneSimulator]:
     async with gateway.phone(device_name="Pixel Test") as owner:
         simulator = PhoneSimulator(owner.phone, gateway.command.url)
-        await simulator.status()
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(simulator.run())
-            try:
-                yield simulator
-            finally:
-                running.cancel()
+        async with simulator.answering():
+            yield simulator
 
 
 async def called(gateway: GatewayLab, owner: Owner, marker: str, tool: str, **arguments: object) -> dict[str, str]:

@@ -49,7 +49,7 @@ RECORDED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("given", "expected"), RECORDED)
 def test_payload_and_link_are_as_recorded(tmp_path: Path, given: dict[str, Any], expected: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"key": "", "terms": {}, "endpoints": [], "dashboard_url": None} | given
-    places = {"api": Place("192.0.2.10", 18642, False), "relay": Place("192.0.2.10", 18767, False)}
+    places: dict[str, Any] = {"api": Place("192.0.2.10", 18642, False), "relay": Place("192.0.2.10", 18767, False)}
     text, url = built(QrSecret.load(tmp_path), **places, **asked)
     payload = json.loads(text)
     sig = payload.pop("sig")
@@ -61,6 +61,17 @@ def test_payload_and_link_are_as_recorded(tmp_path: Path, given: dict[str, Any],
     secret = (tmp_path / "qr-secret").read_bytes().strip()
     signed = json.dumps(expected, sort_keys=True, separators=(",", ":")).encode("ascii")
     assert sig == base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
+
+
+def test_the_relays_own_fingerprint_is_signed_too(tmp_path: Path) -> None:
+    place, secret = Place("192.0.2.10", 8767, False), QrSecret.load(tmp_path)
+    text, _ = built(
+        secret, code="VPWL04", key="", api=place, relay=place, terms={}, endpoints=[], dashboard_url=None,
+        fingerprint="dm3ZNFmdgCkIa6F8TC7Wqw",
+    )  # fmt: skip
+    payload = json.loads(text)
+    assert payload["fp"] == "dm3ZNFmdgCkIa6F8TC7Wqw"
+    assert payload.pop("sig") == secret.sign(payload)
 
 
 def test_the_signature_covers_every_field_in_any_script(tmp_path: Path) -> None:

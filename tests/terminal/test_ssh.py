@@ -400,7 +400,6 @@ async def test_no_key_but_the_one_that_is_set_is_tried(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"ssh_host": None}, "TALARIA_SSH_HOST is not set"),
         ({"ssh_user": None}, "TALARIA_SSH_USER is not set"),
         ({"ssh_key": None}, "ssh-keygen -t ed25519"),
         ({"ssh_key": Path("/nowhere/key")}, "/nowhere/key cannot be read: No such file"),

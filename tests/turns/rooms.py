@@ -55,6 +55,7 @@ class Phone:
     full: bool = False
     session_id: str = "session"
     listens: bool = True
+    queued: int = 0
     _read: int = 0
     _drained: list[Callable[[], None]] = field(default_factory=list)
     _on_close: list[Callable[[bool], None]] = field(default_factory=list)

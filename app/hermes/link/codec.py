@@ -157,16 +157,27 @@ class Answered:
     resolved: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """A command to a phone, by its name. `timeout_s`: how long its answer is waited for."""
+
+    call_id: Id
+    command: Short
+    args: dict[str, Any] = field(default_factory=dict)
+    device: OptionalId = None
+    timeout_s: Annotated[float, Field(gt=0, le=300)] | None = None
+
+
 Durable: TypeAlias = Message | Ask | AskClosed | Done | Interrupted
 Passing: TypeAlias = Update | Progress | Typing | Taken
-Frame: TypeAlias = Hello | Durable | Passing | Answered
+Frame: TypeAlias = Hello | Durable | Passing | Answered | Commanded
 
 _ADAPTERS: dict[str, TypeAdapter[Frame]] = {
     name: TypeAdapter(kind)
     for name, kind in {
         "hello": Hello, "message": Message, "ask": Ask, "ask.closed": AskClosed, "done": Done,
         "interrupted": Interrupted, "update": Update, "progress": Progress, "typing": Typing, "taken": Taken,
-        "answered": Answered,
+        "answered": Answered, "command": Commanded,
     }.items()
 }  # fmt: skip
 
@@ -250,6 +261,11 @@ def inbound(said: Inbound) -> bytes:
 def answer(answer_id: str, ask_id: str, *, choice: str | None = None, text: str | None = None) -> bytes:
     said = {"answer_id": answer_id, "ask_id": ask_id, "choice": choice, "text": text}
     return _dumps("answer", {name: value for name, value in said.items() if value is not None})
+
+
+def result(call_id: str, said: Json) -> bytes:
+    """Of a command: {status, result, device_id}, or {code, message}."""
+    return _dumps("result", {"call_id": call_id} | said)
 
 
 def _dumps(type_: str, said: Json) -> bytes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from app.clock import Sleep
-from app.errors import OutcomeUncertain, RelayError
+from app.errors import OutcomeUncertain, Overloaded, RelayError
 from app.hermes.link import codec
-from app.hermes.link.codec import Answered, Durable, Hello, Passing, Unreadable, Verdict
+from app.hermes.link.codec import Answered, Commanded, Durable, Hello, Passing, Unreadable, Verdict
 from app.hermes.link.errors import LinkVersion
 from app.tasks import Supervisor
 from app.wire import close
@@ -67,6 +67,9 @@ class Handler(Protocol):
         """Nobody can be sent to any more."""
 
 
+Command: TypeAlias = Callable[[Commanded], Awaitable[codec.Json]]  # {status, result, device_id} or {code, message}
+
+
 @dataclass(frozen=True, slots=True)
 class LinkLimits:
     hello_seconds: float = 10.0
@@ -74,20 +77,25 @@ class LinkLimits:
     waiting_frames: int = 256  # read ahead of the worker; when full nothing more is read
     waiting_bytes: int = 4 * 1024 * 1024
     outgoing_bytes: int = 16 * 1024 * 1024  # a plugin behind which more than this waits is cut off
+    commands: int = 32  # to phones, that have no result yet; more are refused
     stall_seconds: float = 30.0  # that a full transport may take to drain
     close_seconds: float = 1.0
     handshake_seconds: float = 5.0
 
 
 class Connection:
-    """`still_valid` says whether the token it came with still opens the link."""
+    """`still_valid` says whether the token it came with still opens the link. `command` carries out a command, and
+    returns what is to be said of it.
+    """
 
     def __init__(
         self, socket: Socket, *, tasks: Supervisor, limits: LinkLimits, sleep: Sleep, relay_id: str,
         handler: Handler, still_valid: Callable[[], bool], took_over: Callable[[Connection], None],
+        command: Command,
     ) -> None:  # fmt: skip
         self._socket, self._tasks, self._limits, self._sleep = socket, tasks, limits, sleep
         self._relay_id, self._handler, self._still_valid, self._took_over = relay_id, handler, still_valid, took_over
+        self._carries_out = command
         self._inbound: deque[bytes] = deque()
         self._inbound_bytes = 0
         self._worker: asyncio.Task[None] | None = None
@@ -95,6 +103,7 @@ class Connection:
         self._outgoing_bytes = 0
         self._writer: asyncio.Task[None] | None = None
         self._answers: dict[str, asyncio.Future[Answered]] = {}
+        self._commands: set[asyncio.Task[None]] = set()
         self._closing = False
         self.hello: Hello | None = None  # None until it was welcomed
 
@@ -132,7 +141,7 @@ class Connection:
         self._closing = True
         self._inbound.clear()
         self._outgoing.clear()
-        for task in (self._worker, self._writer):
+        for task in (self._worker, self._writer, *self._commands):
             if task is not None and not task.done():
                 task.cancel()
         answers, self._answers = self._answers, {}
@@ -232,11 +241,26 @@ class Connection:
             heard = self._answers.get(frame.answer_id)
             if heard is not None and not heard.done():
                 heard.set_result(frame)
+        elif isinstance(frame, Commanded):
+            self._command(frame)
         elif isinstance(frame, Durable):
             verdict = await self._handler.durable(self.hello.spool, frame)
             self.send(codec.verdict(frame.n, verdict))
         else:
             self._handler.passing(self.hello.spool, frame)
+
+    def _command(self, frame: Commanded) -> None:
+        """Its answer comes when there is one: nothing else waits for it."""
+        if len(self._commands) >= self._limits.commands:
+            error = Overloaded("wait for the results of the commands before")
+            self.send(codec.result(frame.call_id, {"code": error.code, "message": error.message}))
+            return
+        task = self._tasks.start(self._carry_out(frame), "command of the link")
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
+
+    async def _carry_out(self, frame: Commanded) -> None:
+        self.send(codec.result(frame.call_id, await self._carries_out(frame)))
 
     async def _refuse(self, exc: Unreadable) -> None:
         log.warning("a frame of the agent link cannot be read", extra={"type": exc.type, "reason": str(exc)})

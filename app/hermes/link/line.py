@@ -11,7 +11,7 @@ from typing import Any
 from app.clock import Sleep
 from app.hermes.link import codec
 from app.hermes.link.codec import Answered, Inbound
-from app.hermes.link.connection import Connection, Handler, LinkLimits, Socket
+from app.hermes.link.connection import Command, Connection, Handler, LinkLimits, Socket
 from app.hermes.link.errors import GatewayAway, GatewayOff
 from app.tasks import Supervisor
 from app.wire import close
@@ -20,11 +20,12 @@ log = logging.getLogger("talaria.hermes.link")
 
 
 class AgentLink:
-    """`handler` is set once, by the composition root, before anything is served. `changed` is called when a plugin has
-    come or gone.
+    """`handler` and `command` are set once, by the composition root, before anything is served. `changed` is called
+    when a plugin has come or gone.
     """
 
     handler: Handler
+    command: Command
     was_there = False  # a plugin has connected once
 
     def __init__(
@@ -52,6 +53,7 @@ class AgentLink:
         connection = Connection(
             socket, tasks=self._tasks, limits=self._limits, sleep=self._sleep, relay_id=self._relay_id,
             handler=self.handler, still_valid=still_valid, took_over=self._took_over,
+            command=self.command,
         )  # fmt: skip
         try:
             await connection.run()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from app.errors import RelayError
 from app.hermes.api import HermesApi
-from app.hermes.errors import UpstreamAuthRequired, UpstreamUnanswered, refusal_of
+from app.hermes.errors import UpstreamAuthRequired, UpstreamUnanswered, UpstreamUnreachable, refusal_of
 from app.hermes.passing.connection import Connection, Head
 from app.hermes.passing.headers import Headers, is_event_stream, lines, returned, sent
 from app.hermes.passing.pool import Pool
@@ -73,11 +73,12 @@ class PassThrough:
 
         Raises UpstreamError, Overloaded, and what `body` and the ticket do.
         """
+        first, more = (b"", False) if body is None else await body.next()
         with self._api.naming():
-            route = self._api.route()
-            first, more = (b"", False) if body is None else await body.next()
+            route, connection = await self._reach()
             request = _request(route, asked, first, has_body=body is not None, more=more)
-            connection, head, upload = await self._ask(route, asked, request, body if more else None, ticket)
+            rest = body if more else None
+            connection, head, upload = await self._ask(route, connection, asked, request, rest, ticket)
         try:
             answer = Answer(head, connection)
             ticket.is_stream = answer.is_stream
@@ -88,11 +89,21 @@ class PassThrough:
                 upload.cancel()
             self._pool.give(route, connection)
 
+    async def _reach(self) -> tuple[Route, Connection]:
+        """Where a route cannot be connected to, the other one is taken at once, if there is one."""
+        route = await self._api.current_route()
+        try:
+            return route, await self._pool.take(route)
+        except UpstreamUnreachable:
+            other = await self._api.choice.elsewhere(route)
+            if other is None:
+                raise
+        return other, await self._pool.take(other)
+
     async def _ask(
-        self, route: Route, asked: Asked, request: bytes, body: Body | None, ticket: Ticket
+        self, route: Route, connection: Connection, asked: Asked, request: bytes, body: Body | None, ticket: Ticket
     ) -> tuple[Connection, Head, asyncio.Task[None] | None]:
         """`body` is what comes after `request`. A connection that was closed meanwhile has not taken the request."""
-        connection = await self._pool.take(route)
         try:
             return await self._ask_on(connection, route, asked, request, body, ticket)
         except UpstreamUnanswered:
