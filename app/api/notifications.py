@@ -25,7 +25,13 @@ peer = APIRouter(tags=["hermes-relay"], route_class=NotificationsRoute)
 router = APIRouter()
 
 NAMES = ("package_name", "title", "text", "sub_text", "posted_at", "key", "removed_at")
-Limit = Annotated[str, Query(description=f"how many, the newest first; at most {MAX_LIMIT} are given")]
+Limit = Annotated[
+    str,  # so that hermes-relay's words can refuse another
+    Query(
+        description=f"how many, the newest first; at most {MAX_LIMIT} are given",
+        json_schema_extra={"type": "integer", "minimum": 1},
+    ),
+]
 
 
 @peer.get("/notifications/recent", responses=answers(examples.NOTIFICATIONS))

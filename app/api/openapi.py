@@ -73,7 +73,7 @@ def answers(example: Any, status: int = 200, says: str = "Done") -> Responses:
 
 def sends(says: str, *media_types: str, status: int | str = 200) -> Responses:
     """Likewise, for what has no shape of ours."""
-    content = {media_type: {"schema": {}} for media_type in media_types}
+    content: dict[str, Any] = {media_type: {"schema": {}} for media_type in media_types}
     return {status: {"description": says} | ({"content": content} if content else {})}
 
 
@@ -92,6 +92,7 @@ def refused(example: Any, lines: Sequence[int] = ()) -> Responses:
 
 def takes(body: type[BaseModel] | Mapping[str, Any], example: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """`openapi_extra` of a route that reads its body by hand: a model with an example, or an example alone."""
+    content: dict[str, Any]
     if isinstance(body, Mapping):
         content = {"schema": schema_of(body), "example": plain(body)}
     else:
