@@ -21,12 +21,18 @@ _TITLES = {"api": "Hermes API", "dashboard": "Hermes dashboard"}
 _DO = {
     "upstream_unreachable": "start it (`hermes gateway run`), or set {url} to where it listens",
     "upstream_auth_required": "set {secret} to what Hermes has, and restart the relay",
+    "upstream_insecure": "make {url} and {remote} https, or list the host in TALARIA_HERMES_ALLOW_PLAIN",
+    "upstream_untrusted": "renew the certificate, or set SSL_CERT_FILE to a file with the authority that signed it",
+    "upstream_differs": "set {url} and {remote} to the same Hermes, or one of them to nothing",
     "upstream_key_short": "`openssl rand -hex 24`: API_SERVER_KEY in Hermes's .env, TALARIA_HERMES_API_KEY here",
 }
 _SETTINGS = {
-    "api": {"url": "TALARIA_HERMES_API_URL", "secret": "TALARIA_HERMES_API_KEY"},
+    "api": {
+        "url": "TALARIA_HERMES_API_URL", "remote": "TALARIA_HERMES_API_REMOTE_URL", "secret": "TALARIA_HERMES_API_KEY",
+    },
     "dashboard": {
-        "url": "TALARIA_HERMES_DASHBOARD_URL", "secret": "TALARIA_HERMES_DASHBOARD_USERNAME and _PASSWORD (or _TOKEN)",
+        "url": "TALARIA_HERMES_DASHBOARD_URL", "remote": "TALARIA_HERMES_DASHBOARD_REMOTE_URL",
+        "secret": "TALARIA_HERMES_DASHBOARD_USERNAME and _PASSWORD (or _TOKEN)",
     },
 }  # fmt: skip
 _GUIDE = "deploy/guide.md, “When something does not work”"
@@ -52,14 +58,19 @@ async def look(settings: HermesSettings, hermes: Hermes, link: AgentLink) -> lis
 
 def _upstream(name: str, state: Mapping[str, Any]) -> Finding:
     title = _TITLES.get(name, name)
-    if state["state"] == "up":
-        version = state.get("version")
-        return Finding(title, "ok", f"it answers{f', version {version}' if version else ''}", layer="upstream")
+    if state["state"] == "up" and "code" not in state:
+        version, route = state.get("version"), state.get("route")
+        says = f"it answers{f' by its {route} route' if route else ''}{f', version {version}' if version else ''}"
+        return Finding(title, "ok", says, layer="upstream")
     if state["state"] == "off":
         return Finding(title, "skip", str(state.get("message", "it is switched off")), layer="upstream")
-    do = _DO.get(str(state.get("code")), _GUIDE).format(**_SETTINGS[name])
+    do = _DO.get(str(state.get("code")), _GUIDE).format(**_SETTINGS.get(name, {}))
     return Finding(
-        title, "fail" if name == "api" else "warn", str(state.get("message", "it does not answer")), do, "upstream"
+        title,
+        "fail" if name == "api" and state["state"] != "up" else "warn",
+        str(state.get("message", "it does not answer")),
+        do,
+        "upstream",
     )
 
 

@@ -96,7 +96,7 @@ class Place:
 
 def built(
     secret: QrSecret, *, code: str, key: str, api: Place, relay: Place, terms: Mapping[str, Any],
-    endpoints: Sequence[Any], dashboard_url: str | None, fingerprint: str,
+    endpoints: Sequence[Any], dashboard_url: str | None, fingerprint: str | None = None,
 ) -> tuple[str, str]:  # fmt: skip
     """(JSON of the payload, link that opens the app with it). `terms`: ttl_seconds, grants, transport_hint as given.
 
@@ -111,7 +111,8 @@ def built(
         payload["endpoints"] = list(endpoints)
     if dashboard_url:
         payload["dashboard_url"] = dashboard_url.rstrip("/")
-    payload["fp"] = fingerprint
+    if fingerprint:
+        payload["fp"] = fingerprint
     payload["sig"] = secret.sign(payload)
     text = json.dumps(payload, separators=(",", ":"))
     return text, SCHEME + base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")

@@ -53,6 +53,10 @@ class BareSession:
     def views(self) -> tuple[View, ...]:
         return tuple(self._active)
 
+    @property
+    def is_held(self) -> bool:
+        return self._end is None
+
     async def open(self, view: View) -> None:
         is_new = not self._active and self._history.is_empty
         self._stream.add(view, () if is_new else self._history.again())

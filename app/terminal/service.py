@@ -31,13 +31,13 @@ from app.terminal.errors import (
 from app.terminal.history import Page
 from app.terminal.host import Host
 from app.terminal.local import Local
-from app.terminal.tmux import PREFIX, Row, Tmux, TmuxSession
+from app.terminal.shells import Shells
+from app.terminal.tmux import PREFIX, Tmux, TmuxSession
 from app.terminal.view import Session, View
 from app.wire.envelope import encode
 
 GRANT = "terminal"
 MAX_PER_LINK = 4
-MAX_SESSIONS = 64  # all together, attached or not
 MAX_PAGE_BYTES = 3 * 1024 * 1024  # of scrollback: a frame has at most 4 MiB
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # it becomes part of what tmux is told
 
@@ -53,7 +53,7 @@ class Terminals:
     def __init__(self, host: Host | None, db: Database, clock: Clock) -> None:
         self._host, self._db, self._clock = host, db, clock
         self._tmux = Tmux(host) if host is not None else None
-        self._sessions: dict[str, BareSession | TmuxSession] = {}  # that the relay holds, or that a device looks at
+        self._shells = Shells(clock, self._ended)
         self.attached = Attached(self._close)
         self._changing = asyncio.Lock()  # sessions begin, end and change their names one after the other
         self._draining = False
@@ -77,19 +77,20 @@ class Terminals:
         await self._audit(peer, "terminal.attached", name)
         async with self._changing:
             with_tmux = await tmux.available()
-            session, is_new = await self._found_or_started(name, size, host, tmux if with_tmux else None)
+            session, is_new = await self._shells.found_or_started(name, size, host, tmux if with_tmux else None)
             if before is not None:
                 self._detach(before)  # the device begins anew: it may have lost its screen
             view = View(peer, session, name, size, may_read=lambda: self._may(peer), lost=self._lost)
-            self._sessions[session.name] = session
+            self._shells.add(session)
             try:
                 await session.open(view)
             finally:
-                self._forget_unseen(session)
+                self._shells.forget_unseen(session)
         if peer.closed:  # it left meanwhile, and will not leave again
             self._close(view)
             return
-        self.attached.add(view)
+        if not view.ended:
+            self.attached.add(view)
         answer(
             {
                 "session_name": name, "pid": session.pid, "shell": host.shell, "cols": size[0], "rows": size[1],
@@ -97,27 +98,6 @@ class Terminals:
             }
         )  # fmt: skip
         view.start()
-
-    async def _found_or_started(
-        self, name: str, size: tuple[int, int], host: Host, tmux: Tmux | None
-    ) -> tuple[BareSession | TmuxSession, bool]:
-        """(session, whether it is new)"""
-        held = self._sessions.get(name)
-        if isinstance(held, BareSession) or (held is not None and held.views):
-            return held, False
-        now = self._clock.now()
-        if tmux is None:
-            self._check_count(len(self._sessions))
-            return await BareSession.start(name, host, size, now, self._ended), True
-        if (pid := await tmux.find(name)) is not None:
-            return TmuxSession(name, pid, now, tmux, self._ended), False
-        bare = sum(isinstance(session, BareSession) for session in self._sessions.values())
-        self._check_count(len(await tmux.sessions()) + bare)
-        return TmuxSession(name, await tmux.create(name, size), now, tmux, self._ended), True
-
-    def _check_count(self, count: int) -> None:
-        if count >= MAX_SESSIONS:
-            raise TooManyTerminals(f"there are {MAX_SESSIONS} terminal sessions: kill one first")
 
     # what an attached device does
 
@@ -144,30 +124,23 @@ class Terminals:
 
     async def list(self, peer: Peer) -> Answer:
         host, tmux = self._on()
-        with_tmux = await tmux.available()
-        rows = {row.name: row for row in (await tmux.sessions() if with_tmux else [])}
-        for name, session in self._sessions.items():
-            if isinstance(session, BareSession):
-                made = int(session.created_at)
-                rows[name] = Row(name, len(session.views), 1, made, session.pid or 0)
         own = {view.session.name for view in self.attached.of(peer).values()}
-        return {"sessions": [self._described(row, own, host) for row in rows.values()], "tmux_available": with_tmux}
-
-    def _described(self, row: Row, own: set[str], host: Host) -> Answer:
-        held = self._sessions.get(row.name)
-        is_bare = isinstance(held, BareSession)
-        return {
-            "name": row.name, "tmux_name": None if is_bare else PREFIX + row.name, "attached": row.attached,
-            "windows": row.windows, "created_at": row.created_at, "pid": row.pid or None, "shell": host.shell,
-            "live": is_bare or (held is not None and bool(held.views)), "owned_by_client": row.name in own,
-        }  # fmt: skip
+        rows = [
+            {
+                "name": row.name, "tmux_name": PREFIX + row.name if row.in_tmux else None, "attached": row.attached,
+                "windows": row.windows, "created_at": row.created_at, "pid": row.pid, "shell": host.shell,
+                "live": self._shells.is_live(row.name), "owned_by_client": row.name in own,
+            }
+            for row in await self._shells.rows(tmux)
+        ]  # fmt: skip
+        return {"sessions": rows, "tmux_available": await tmux.available()}
 
     async def kill(self, peer: Peer, name: str | None) -> Answer:
         """End it, whoever is attached; they are told. Raises TerminalUnknown."""
         _, tmux = self._on()
         called, target = self._target(peer, name)
         async with self._changing:
-            held = self._sessions.get(target)
+            held = self._shells.get(target)
             if isinstance(held, BareSession):
                 await self._audit(peer, "terminal.killed", target)
                 self._leave(peer, held)
@@ -196,8 +169,8 @@ class Terminals:
         _, old = self._target(peer, name)
         _checked(new)
         async with self._changing:
-            held = self._sessions.get(old)
-            if new in self._sessions or (await tmux.available() and await tmux.find(new) is not None):
+            held = self._shells.get(old)
+            if self._shells.get(new) is not None or (await tmux.available() and await tmux.find(new) is not None):
                 raise TerminalExists()
             if isinstance(held, BareSession):
                 await self._audit(peer, "terminal.renamed", old, to=new)
@@ -207,9 +180,7 @@ class Terminals:
                 await self._audit(peer, "terminal.renamed", old, to=new)
                 await tmux.rename(old, new)
             if held is not None:
-                del self._sessions[old]
-                held.name = new
-                self._sessions[new] = held
+                self._shells.rename(held, new)
         for view in held.views if held is not None else ():
             self._tell_renamed(view, new, by=peer)
         return {"session_name": old, "new_name": new}
@@ -225,7 +196,7 @@ class Terminals:
         """Raises TerminalUnknown."""
         _, tmux = self._on()
         called, target = self._target(peer, name)
-        held = self._sessions.get(target)
+        held = self._shells.get(target)
         if isinstance(held, BareSession):
             page = held.page(before, count)
         elif await tmux.available():
@@ -252,7 +223,7 @@ class Terminals:
 
     def _close(self, view: View) -> None:
         view.session.detach(view)
-        self._forget_unseen(view.session)
+        self._shells.forget_unseen(view.session)
 
     def _leave(self, peer: Peer, session: Session) -> None:
         """Who kills a session hears it as the answer."""
@@ -270,14 +241,7 @@ class Terminals:
         """Of its own, or killed; the views say so when all output has been shown."""
         for view in views:
             self.attached.remove(view)
-        if self._sessions.get(session.name) is session and not session.views:
-            del self._sessions[session.name]
-
-    def _forget_unseen(self, session: Session) -> None:
-        """tmux keeps it."""
-        is_held = self._sessions.get(session.name) is session
-        if is_held and isinstance(session, TmuxSession) and not session.views:
-            del self._sessions[session.name]
+        self._shells.forget_unseen(session)
 
     # small things
 

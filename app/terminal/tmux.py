@@ -31,13 +31,14 @@ _PLACE = "#{history_size} #{cursor_y} #{pane_pid}"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One session as tmux lists it."""
+    """One session of a list."""
 
     name: str
     attached: int
     windows: int
     created_at: int
-    pid: int
+    pid: int | None
+    in_tmux: bool = True
 
 
 class Tmux:
@@ -141,6 +142,10 @@ class TmuxSession:
     @property
     def views(self) -> tuple[View, ...]:
         return tuple(self._clients)
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self._clients)
 
     async def open(self, view: View) -> None:
         stream = Stream(lambda status, signal: self._ended(view, status, signal))

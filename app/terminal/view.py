@@ -25,6 +25,9 @@ class Session(Protocol):
 
     @property
     def views(self) -> tuple[View, ...]: ...
+    @property
+    def is_held(self) -> bool:
+        """Whether the relay has anything of it: its terminal, or a client of tmux."""
 
     def write(self, view: View, data: bytes) -> None:
         """Raises TerminalInputFull."""
@@ -103,6 +106,10 @@ class View:
         self._more = lambda: None
         if self._storm is not None:
             self._storm.cancel()
+
+    @property
+    def ended(self) -> bool:
+        return self._end is not None
 
     @property
     def begins(self) -> bool:

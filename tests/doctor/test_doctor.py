@@ -32,7 +32,7 @@ async def test_a_relay_with_its_hermes_is_well(tmp_path: Path) -> None:
             await relay.connect()
             found = by_name(await relay.relay.doctor.examine())
     assert [name for name, finding in found.items() if finding.state == "fail"] == []
-    assert found["Hermes API"].says.startswith("it answers, version 0.19")
+    assert found["Hermes API"].says.startswith("it answers by its local route, version 0.19")
     assert found["approvals"].state == "ok"
     assert found["public URL"].state == "warn"
     assert found["push"].says.startswith("0 of 1 devices can be woken")
@@ -55,6 +55,18 @@ async def test_what_is_wrong_with_hermes_comes_with_what_to_do(
     assert found["Hermes API"].state == "fail"
     assert found["Hermes API"].layer == "upstream"
     assert do in (found["Hermes API"].do or "")
+
+
+async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
+    async with serve_stand_in(KEY) as one, serve_stand_in(KEY) as other:
+        settings = settings_for(
+            tmp_path, HERMES_API_URL=one.url, HERMES_API_KEY=KEY, HERMES_API_REMOTE_URL=other.url,
+            HERMES_DASHBOARD_URL=one.dashboard_url,
+        )  # fmt: skip
+        async with running(settings) as relay:
+            found = by_name(await relay.relay.doctor.examine())
+    assert found["Hermes API"].state == "warn"
+    assert "TALARIA_HERMES_API_REMOTE_URL to the same Hermes" in (found["Hermes API"].do or "")
 
 
 async def test_the_operator_alone_may_ask(relay: RunningRelay) -> None:

@@ -226,14 +226,17 @@ async def test_a_restart_ends_calls_with_a_word(relay: RunningRelay, client: Cli
 
 async def test_a_relay_that_stops_answers_first(tmp_path: Path) -> None:
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "screen", "arguments": {}}}
-    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
-        async with running(settings_for(tmp_path)) as relay, simulated(relay) as simulator:
-            simulator.silent = True
-            headers = relay.operator() | {"Accept": "application/json, text/event-stream"}
-            calling = asyncio.ensure_future(http.post(f"{relay.url}/mcp", json=call, headers=headers))
-            await simulator.command()
-            relay.server.should_exit = True
-            assert "device_offline: Phone disconnected" in (await calling).text
+    async with (
+        httpx.AsyncClient(trust_env=False, timeout=20) as http,
+        running(settings_for(tmp_path)) as relay,
+        simulated(relay) as simulator,
+    ):
+        simulator.silent = True
+        headers = relay.operator() | {"Accept": "application/json, text/event-stream"}
+        calling = asyncio.ensure_future(http.post(f"{relay.url}/mcp", json=call, headers=headers))
+        await simulator.command()
+        relay.server.should_exit = True
+        assert "device_offline: Phone disconnected" in (await calling).text
 
 
 async def test_what_is_typed_and_seen_is_in_no_log(

@@ -63,6 +63,17 @@ def test_payload_and_link_are_as_recorded(tmp_path: Path, given: dict[str, Any],
     assert sig == base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
 
 
+def test_the_relays_own_fingerprint_is_signed_too(tmp_path: Path) -> None:
+    place, secret = Place("192.0.2.10", 8767, False), QrSecret.load(tmp_path)
+    text, _ = built(
+        secret, code="VPWL04", key="", api=place, relay=place, terms={}, endpoints=[], dashboard_url=None,
+        fingerprint="dm3ZNFmdgCkIa6F8TC7Wqw",
+    )  # fmt: skip
+    payload = json.loads(text)
+    assert payload["fp"] == "dm3ZNFmdgCkIa6F8TC7Wqw"
+    assert payload.pop("sig") == secret.sign(payload)
+
+
 def test_the_signature_covers_every_field_in_any_script(tmp_path: Path) -> None:
     secret = QrSecret.load(tmp_path)
     assert secret.sign({"a": 1, "b": "é"}) == secret.sign({"b": "é", "a": 1})

@@ -42,7 +42,7 @@ async def _level(begun: tuple[int, int]) -> None:
 
 async def test_a_thousand_attaches_leave_nothing(relay: RunningRelay) -> None:
     stays = await seat(relay)
-    await relay.relay.terminals.list(_Nobody())
+    await stays.phone.ask("terminal", "terminal.list")
     begun = open_files(), children()
     for _ in range(20):
         phone = await relay.connect()
@@ -52,10 +52,6 @@ async def test_a_thousand_attaches_leave_nothing(relay: RunningRelay) -> None:
         await phone.hang_up()
     await _level(begun)
     assert "yes-2" in await stays.run("echo yes-$((1+1))")
-
-
-class _Nobody:
-    link_id = -1
 
 
 async def test_a_thousand_shells_that_end_leave_nothing(bare: RunningRelay) -> None:

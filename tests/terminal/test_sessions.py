@@ -252,7 +252,7 @@ async def test_at_most_four_sessions_on_a_socket(relay: RunningRelay) -> None:
 
 
 async def test_at_most_so_many_sessions_in_all(relay: RunningRelay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.terminal.service.MAX_SESSIONS", 2)
+    monkeypatch.setattr("app.terminal.shells.MAX_SESSIONS", 2)
     phone = await relay.connect()
     for n in range(2):
         await phone.ask("terminal", "terminal.attach", session_name=f"s{n}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from app.errors import Overloaded
-from app.hermes.errors import UpstreamTimeout, UpstreamUnreachable
+from app.hermes.errors import unreached
 from app.hermes.passing.connection import Connection
 from app.hermes.routes import Route, trust
 from app.hermes.stream import CONNECT_S
@@ -76,8 +76,6 @@ async def _connected(route: Route) -> Connection:
             _, connection = await asyncio.get_running_loop().create_connection(
                 Connection, route.host, route.port, ssl=trust() if route.tls else None
             )
-    except TimeoutError as exc:
-        raise UpstreamTimeout() from exc
-    except OSError as exc:
-        raise UpstreamUnreachable(detail=type(exc).__name__) from exc
+    except OSError as exc:  # TimeoutError too
+        raise unreached(exc) from exc
     return connection
