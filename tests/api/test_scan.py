@@ -37,7 +37,7 @@ async def test_what_is_minted_leads_to_the_public_origin(tmp_path: Path) -> None
         assert (made["host"], made["port"], made["tls"]) == ("home.tailnet.ts.net", 443, True)
         assert made["relay_url"] == payload["relay"]["url"] == "wss://home.tailnet.ts.net"
         assert (payload["hermes"], payload["host"], payload["port"], payload["tls"]) == (1, made["host"], 443, True)
-        assert set(payload) == {"hermes", "host", "port", "key", "tls", "relay", "sig"}  # and no dashboard_url
+        assert set(payload) == {"hermes", "host", "port", "key", "tls", "relay", "fp", "sig"}  # and no dashboard_url
         assert payload["key"].startswith("talaria-api-")
         assert set(payload["relay"]) == {"url", "code"}
         assert made["public"] is True
@@ -68,7 +68,7 @@ async def test_what_was_recorded_of_minting(operator: httpx.AsyncClient) -> None
     made = await mint(operator, **asked)
     assert (made["host"], made["port"], made["tls"]) == ("192.168.1.100", 8642, False)
     payload = json.loads(made["qr_payload"])
-    del payload["sig"], payload["relay"]["url"], payload["relay"]["code"]
+    del payload["sig"], payload["fp"], payload["relay"]["url"], payload["relay"]["code"]
     assert payload == {
         "hermes": 2, "host": "192.168.1.100", "port": 8642, "key": "KEY", "tls": False,
         "relay": {"ttl_seconds": 604800, "grants": {"terminal": 3600}, "transport_hint": "ws"},
