@@ -7,7 +7,7 @@ import getpass
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,8 +87,13 @@ class Sshd:
 
 
 @asynccontextmanager
-async def running_sshd(directory: Path, **config: str) -> AsyncIterator[Sshd]:
-    """Skips where there is no sshd. `config` are further lines of its sshd_config."""
+async def running_sshd(
+    directory: Path, environ: Mapping[str, str] | None = None, **config: str
+) -> AsyncIterator[Sshd]:  # fmt: skip
+    """Skips where there is no sshd. `config` are further lines of its sshd_config.
+
+    `environ` is what programs get besides; their home is empty unless it names one: bash reads a .bashrc under sshd.
+    """
     program = requires("sshd")
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where a root's sshd separates privileges
@@ -98,6 +103,9 @@ async def running_sshd(directory: Path, **config: str) -> AsyncIterator[Sshd]:
         (directory / name).chmod(0o600)
     own = own_key.export_public_key().decode()
     (directory / "authorized_keys").write_text(f'restrict,pty,from="127.0.0.1,::1" {own}')  # as deploy/guide.md says
+    (directory / "home").mkdir()
+    environ = {"HOME": str(directory / "home")} | dict(environ or {})
+    config["SetEnv"] = " ".join(f"{name}={value}" for name, value in environ.items())
     lines = CONFIG.format(directory=directory) + "".join(f"{name} {value}\n" for name, value in config.items())
     (directory / "sshd_config").write_text(lines)
     (directory / "log").touch()

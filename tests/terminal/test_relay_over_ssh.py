@@ -30,8 +30,7 @@ async def host(home: Path, tmp_path: Path, **environ: str) -> AsyncIterator[Sshd
     """`environ` of what it runs. The home's profile sets the prompt."""
     directory = tmp_path / "host"
     directory.mkdir()
-    said = " ".join(f"{name}={value}" for name, value in ({"HOME": str(home)} | environ).items())
-    async with running_sshd(directory, SetEnv=said) as sshd:
+    async with running_sshd(directory, {"HOME": str(home)} | environ) as sshd:
         yield sshd
 
 

@@ -380,7 +380,7 @@ async def test_a_fingerprint_or_a_line_of_ssh_keyscan_pins_as_well(sshd: Sshd, h
 async def test_no_key_but_the_one_that_is_set_is_tried(
     sshd: Sshd, host_of: HostOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / "home"
+    home = tmp_path / "own-home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_ed25519").write_bytes((sshd.directory / "key").read_bytes())  # it would let us in
     (home / ".ssh" / "config").write_text(f"Host *\n IdentityFile {home}/.ssh/id_ed25519\n")
