@@ -111,6 +111,8 @@ def route_class(scope: Scope) -> str:
     """The beginning of the route's own path, never of what was asked for: strangers could make any number of those."""
     if scope["type"] == "websocket":
         return "socket"
+    if is_passed(scope["raw_path"]):
+        return "hermes"
     route = scope.get("route")
     path: str = scope["path"] if scope["path"] in _UNROUTED else getattr(route, "path", "/other")
     return path.split("/", 2)[1] or "page"

@@ -31,7 +31,7 @@ async def info(relay: OpenRelay, _: DeviceOrHostTool) -> dict[str, Any]:
         "capabilities": sorted(ALWAYS | (WITH_CHANNEL & channels)), "profiles": relay.hermes.profiles(),
         "uptime_seconds": int(relay.clock.monotonic() - relay.started),
         "session_count": len(sessions), "paired_device_count": len({session.device_id for session in sessions}),
-        "pending_commands": 0, "media_entry_count": await relay.media.count(), "health": "ok",
+        "pending_commands": relay.bridge.pending, "media_entry_count": await relay.media.count(), "health": "ok",
         "gateway_heartbeat": {"status": relay.agent_link.state()["state"], "supported": True},
         "gateway_prior_exit": {"prior_exit": "unknown"},
     }  # fmt: skip

@@ -164,6 +164,11 @@ class Bridge:
         """A link of it takes commands now."""
         return self._calls.link(CHANNEL, device_id) is not None
 
+    @property
+    def pending(self) -> int:
+        """Commands that wait for their answer."""
+        return len(self._calls)
+
     async def refresh(self) -> None:
         """What was revoked goes, and what was renamed has its new name."""
         now = self._clock.now()

@@ -61,6 +61,10 @@ class Calls:
         self._of_device: Counter[str] = Counter()
         self._draining = False
 
+    def __len__(self) -> int:
+        """Calls that wait for their answer."""
+        return len(self._calls)
+
     # who can be asked
 
     def take(self, channel: str, peer: Peer) -> None:

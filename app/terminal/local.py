@@ -50,7 +50,7 @@ class Local:
 
     async def run(self, argv: Sequence[str], *, timeout_s: float = 10) -> tuple[int, bytes]:
         def work() -> tuple[int, bytes]:
-            done = subprocess.run(  # noqa: S603: a device says nothing of it unchecked
+            done = subprocess.run(  # noqa: S603 - a device says nothing of it unchecked
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s,
                 env=self._environ, cwd=self._home, check=False,
             )  # fmt: skip
@@ -85,7 +85,7 @@ class Local:
 
     def _start(self, argv: Sequence[str], terminal: int) -> subprocess.Popen[bytes]:
         """Takes a millisecond or two of the loop's."""
-        return subprocess.Popen(  # noqa: S603: the shell of the settings, or tmux
+        return subprocess.Popen(  # noqa: S603 - the shell of the settings, or tmux
             ["/bin/sh", "-c", _OWN_TERMINAL, os.ttyname(terminal), *argv],
             stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
             env=self._environ, cwd=self._home,

@@ -180,7 +180,7 @@ class Terminals:
 
     async def _kill_in_tmux(self, peer: Peer, name: str, held: TmuxSession | None, tmux: Tmux) -> None:
         if not await tmux.available() or await tmux.find(name) is None:
-            raise TerminalUnknown(f"no tmux session named {name}")
+            raise TerminalUnknown()
         await self._audit(peer, "terminal.killed", name)
         if held is not None:
             held.killed = True

@@ -14,6 +14,8 @@ MAX_PAGE = 1000  # lines
 
 def _size(value: object) -> object:
     """A terminal that is not laid out yet says 0."""
+    if isinstance(value, bool):
+        raise ValueError("it must be a number")
     return max(2, min(value, MOST)) if type(value) is int else value
 
 

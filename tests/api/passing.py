@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,13 @@ import httpx
 
 from app.demo.stand_in import StandIn, serve_stand_in
 from tests.api.conftest import client_of
+from tests.hermes_client.canned import answer
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
 
 KEY = "hermes-key-0123456789"
+GREETING = answer("200 OK", b'{"status": "ok", "platform": "hermes-agent"}', "Connection: close")
+Handle = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -26,10 +30,6 @@ class Passed:
     phone: Phone
     http: httpx.AsyncClient
 
-    def greeted(self) -> None:
-        """As after a greeting: for a script that knows nothing but the request under test."""
-        self.relay.relay.hermes.api.choice._chosen = True
-
 
 @asynccontextmanager
 async def passing(url: str, data_dir: Path, **environ: str) -> AsyncIterator[Passed]:
@@ -38,6 +38,36 @@ async def passing(url: str, data_dir: Path, **environ: str) -> AsyncIterator[Pas
         phone = await relay.connect()
         async with client_of(relay, headers={"Authorization": f"Bearer {phone.token}"}) as http:
             yield Passed(relay, phone, http)
+
+
+async def let_alone(passed: Passed) -> None:
+    """Hermes has been found; from here on it hears only what is passed on."""
+    hermes = passed.relay.relay.hermes
+    assert (await hermes.probe())["state"] == "up"
+    assert hermes._watching is not None
+    hermes._watching.cancel()
+
+
+@asynccontextmanager
+async def before_played(handle: Handle, data_dir: Path) -> AsyncIterator[Passed]:
+    """Hermes greets as it does, and is otherwise played by `handle`, which gets the head of a request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith((b"GET /health", b"GET /v1/capabilities")):
+                writer.write(GREETING)
+            else:
+                await handle(head, reader, writer)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with passing(f"http://127.0.0.1:{port}", data_dir) as passed:
+            await let_alone(passed)
+            yield passed
 
 
 @asynccontextmanager

@@ -17,22 +17,22 @@ from app.hermes.passing import pool
 from app.sessions import opaque
 from app.sessions.service import Principal
 from tests.api.conftest import client_of
-from tests.api.passing import KEY, Passed, over_stand_in, passing
+from tests.api.passing import GREETING, KEY, Passed, before_played, let_alone, over_stand_in, passing
 from tests.hermes_client.canned import END, STREAM, Canned, answer, canned, chunk
 from tests.relay import running, settings_for
 
-GREETED = answer("200 OK", b'{"status":"ok","version":"0.19.0"}', "Connection: close")
 OK = answer("200 OK", b"{}", "Content-Type: application/json")
 WAIT_S = 15.0
 
 
 @asynccontextmanager
 async def before(hermes: Canned, tmp_path: Path, **environ: str) -> AsyncIterator[Passed]:
+    script, stays, in_turn = hermes.pieces, hermes.stays, hermes.in_turn
+    hermes.pieces, hermes.stays, hermes.in_turn = (GREETING,), False, False
     async with passing(f"http://127.0.0.1:{hermes.port}", tmp_path, **environ) as passed:
-        hermes.pieces, pieces = [GREETED], hermes.pieces
-        await passed.relay.relay.hermes.probe()
-        hermes.pieces = pieces
-        await passed.relay.relay.hermes.__aexit__(None, None, None)  # what it asks by itself is not in the script
+        await let_alone(passed)
+        await hermes.idle()
+        hermes.pieces, hermes.stays, hermes.in_turn = script, stays, in_turn
         hermes.requests.clear()
         yield passed
 
@@ -40,8 +40,7 @@ async def before(hermes: Canned, tmp_path: Path, **environ: str) -> AsyncIterato
 @asynccontextmanager
 async def scripted(tmp_path: Path, *pieces: bytes, **options: Any) -> AsyncIterator[tuple[Passed, Canned]]:
     """The relay looks at Hermes when it starts; after that each connection gets `pieces`."""
-    async with canned(**options) as hermes, before(hermes, tmp_path) as passed:
-        hermes.pieces = pieces
+    async with canned(*pieces, **options) as hermes, before(hermes, tmp_path) as passed:
         yield passed, hermes
 
 
@@ -70,29 +69,20 @@ async def test_the_request_arrives_as_it_was_under_the_relays_key(tmp_path: Path
 async def test_a_request_of_unsaid_length_is_passed_on_as_it_comes(tmp_path: Path) -> None:
     taken = asyncio.Event()
 
-    async def hermes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"POST"):
-            writer.close()
-            return
+    async def hermes(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert b"transfer-encoding: chunked" in head.lower()
         assert await reader.readuntil(b"first\r\n") == b"5\r\nfirst\r\n"
         taken.set()
         assert await reader.readuntil(END) == b"6\r\nsecond\r\n" + END
         writer.write(OK)
-        await writer.drain()
-        writer.close()
 
     async def body() -> AsyncIterator[bytes]:
         yield b"first"
         await asyncio.wait_for(taken.wait(), WAIT_S)  # it is there before the rest is sent
         yield b"second"
 
-    async with await asyncio.start_server(hermes, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with passing(f"http://127.0.0.1:{port}", tmp_path) as passed:
-            passed.greeted()
-            assert (await passed.http.post("/v1/runs", content=body())).status_code == 200
+    async with before_played(hermes, tmp_path) as passed:
+        assert (await passed.http.post("/v1/runs", content=body())).status_code == 200
 
 
 async def test_an_answer_comes_piece_by_piece_with_the_relays_headers(tmp_path: Path) -> None:
@@ -246,19 +236,14 @@ async def _answer_to(passed: Passed, body: AsyncIterator[bytes]) -> bytes:
 async def test_a_refusal_that_comes_before_the_end_of_the_request_is_passed_on(tmp_path: Path) -> None:
     refused = answer("413 Request Entity Too Large", b'{"error": "too large"}', "Connection: close")
 
-    async def hermes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+    async def hermes(_: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(refused)
         await writer.drain()
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(hermes, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with passing(f"http://127.0.0.1:{port}", tmp_path) as passed:
-            passed.greeted()
-            said = await passed.http.post("/v1/runs", content=b"x" * 12_000_000)
-            assert (said.status_code, said.json()) == (413, {"error": "too large"})
+    async with before_played(hermes, tmp_path) as passed:
+        said = await passed.http.post("/v1/runs", content=b"x" * 12_000_000)
+        assert (said.status_code, said.json()) == (413, {"error": "too large"})
 
 
 # who may
@@ -302,21 +287,16 @@ async def test_revoking_a_session_ends_its_requests(tmp_path: Path) -> None:
 async def test_a_request_that_waits_for_its_answer_ends_with_its_session_too(tmp_path: Path) -> None:
     asked = asyncio.Event()
 
-    async def hermes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET /v1/models"):
-            asked.set()
-            await reader.read()
-        writer.close()
+    async def hermes(_: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
 
-    async with await asyncio.start_server(hermes, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with passing(f"http://127.0.0.1:{port}", tmp_path) as passed, asyncio.TaskGroup() as group:
-            passed.greeted()
-            waiting = group.create_task(passed.http.get("/v1/models"))
-            await asyncio.wait_for(asked.wait(), WAIT_S)
-            await revoke(passed)
-            said = await waiting
-            assert (said.status_code, said.json()["error"]["code"]) == (401, "session_revoked")
+    async with before_played(hermes, tmp_path) as passed, asyncio.TaskGroup() as group:
+        waiting = group.create_task(passed.http.get("/v1/models"))
+        await asyncio.wait_for(asked.wait(), WAIT_S)
+        await revoke(passed)
+        said = await waiting
+        assert (said.status_code, said.json()["error"]["code"]) == (401, "session_revoked")
 
 
 async def revoke(passed: Passed) -> None:

@@ -1,30 +1,25 @@
-"""The Hermes API through the relay, by the way to Hermes that is there."""
+"""The Hermes API is passed on by the route that turns take: local first, the other at once where that is away."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from app.demo.stand_in import serve_stand_in
 from tests.api.passing import KEY, passing
+from tests.hermes.line import laid
 from tests.hermes_client.canned import answer, canned
-from tests.hermes_client.gates import gate, tls, trusted
 
 
-async def test_a_request_goes_the_other_way_when_nothing_of_it_was_sent(tmp_path: Path) -> None:
-    with trusted(tmp_path) as authority:
-        async with (
-            serve_stand_in(KEY, delay_s=0) as hermes, gate(hermes.url) as local,
-            gate(hermes.url, tls(authority)) as remote,
-            passing(local.url, tmp_path / "data", HERMES_API_REMOTE_URL=remote.url) as passed,
-        ):  # fmt: skip
-            assert (await passed.http.get("/v1/models")).status_code == 200
-            assert "GET /v1/models" in local.requests
-            await local.shut()
-            made = await passed.http.post("/api/sessions", json={"title": "one"})
-            assert made.status_code == 201
-            assert "POST /api/sessions" in remote.requests
-            assert passed.relay.relay.hermes.states()["api"]["route"] == "remote"
-            assert len((await passed.http.get("/api/sessions")).json()["data"]) == 1
+async def test_the_remote_url_is_used_where_the_local_one_is_away(tmp_path: Path) -> None:
+    async with serve_stand_in(KEY) as hermes, AsyncExitStack() as stack:
+        async with laid(hermes.url) as local:
+            passed = await stack.enter_async_context(passing(local.url, tmp_path, HERMES_API_REMOTE_URL=hermes.url))
+            assert (await passed.http.post("/api/sessions", json={"id": "here"})).status_code == 201
+            assert passed.relay.relay.hermes.api.route().base == local.url
+        assert (await passed.http.post("/api/sessions", json={"id": "there"})).status_code == 201
+        assert passed.relay.relay.hermes.api.route().base == hermes.url
+        assert {hermes.agent.history.get(name).id for name in ("here", "there")} == {"here", "there"}
 
 
 async def test_no_key_goes_to_what_has_not_said_that_it_is_hermes(tmp_path: Path) -> None:

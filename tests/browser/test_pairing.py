@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.async_api import expect
+from pathlib import Path
 
-from tests.browser.phone_page import PhonePage
+import pytest
+from playwright.async_api import Browser, expect
+
+from app.clock import ManualClock
+from tests.browser.phone_page import PhonePage, opened
+from tests.relay import running, settings_for
 
 pytestmark = pytest.mark.browser
 
@@ -58,3 +62,40 @@ async def test_a_revoked_device_is_told_to_pair_again(phone: PhonePage) -> None:
     await expect(phone.page.get_by_label("Pairing code")).to_be_visible()
     await phone.page.reload()
     await expect(phone.page.get_by_label("Pairing code")).to_be_visible()
+
+
+async def test_where_the_operator_confirms_the_page_shows_the_digits(browser: Browser, tmp_path: Path) -> None:
+    async with (
+        running(settings_for(tmp_path, PAIRING_CONFIRM="1")) as relay,
+        opened(browser, relay, relay.url) as phone,
+    ):
+        pairing, page = relay.relay.pairing, phone.page
+        await page.goto(f"{phone.url}/pair#code={(await pairing.mint()).code}")
+        await page.get_by_role("button", name="Pair this phone").click()
+        await expect(page.get_by_role("alert")).to_contain_text("Confirm")
+        (waiting,) = await pairing.pending()
+        await expect(page.get_by_role("alert")).to_contain_text(str(waiting.confirm))
+        await pairing.confirm(str(waiting.confirm), allow=False)
+        await expect(page.get_by_role("alert")).to_contain_text("not allowed")
+        await page.get_by_label("Pairing code").fill((await pairing.mint()).code)
+        await page.get_by_role("button", name="Pair this phone").click()
+        await expect(page.get_by_role("alert")).to_contain_text("Confirm")
+        (waiting,) = await pairing.pending()
+        await pairing.confirm(str(waiting.confirm), allow=True)
+        await phone.connected()
+
+
+async def test_a_page_whose_session_has_ended_begins_again(browser: Browser, tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(settings_for(tmp_path), clock=clock) as relay, opened(browser, relay, relay.url) as phone:
+        await phone.pair()
+        (before,) = await relay.relay.sessions.list()
+        await phone.page.goto("about:blank")
+        clock.advance(31 * 86400)
+        await phone.page.goto(f"{phone.url}/")
+        await phone.connected()
+        (after,) = await relay.relay.sessions.list()
+        assert (after.session_id, after.term) == (before.session_id, 1)
+        await phone.page.goto(f"{phone.url}/")  # with what it was given
+        await phone.connected()
+        assert (await relay.relay.sessions.list())[0].term == 1

@@ -96,7 +96,8 @@ def test_where_hermes_is_reaches_neither_its_log_nor_callers(talaria: Talaria, s
         )
     }  # fmt: skip
     settings |= {"HERMES_API_KEY": KEY, "HERMES_DASHBOARD_TOKEN": KEY}
-    with talaria.started("serve", PORT="0", LOG_LEVEL="debug", LOG_FORMAT="json", **settings) as serving:
+    talaria.settings |= settings
+    with talaria.started("serve", PORT="0", LOG_LEVEL="debug", LOG_FORMAT="json") as serving:
         url = serving.until("Talaria 0.1.0 listens on ")
         while serving.errors().count("hermes is") < 2:
             time.sleep(0.05)  # a process: there is nothing to wait on

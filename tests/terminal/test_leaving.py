@@ -36,7 +36,7 @@ def open_files() -> int:
 async def _level(begun: tuple[int, int]) -> None:
     """Until no more is open than at the beginning."""
     async with asyncio.timeout(15):
-        while open_files() > begun[0] or children() > begun[1]:
+        while open_files() > begun[0] or children() > begun[1]:  # noqa: ASYNC110 - the kernel tells nobody
             await asyncio.sleep(0.02)
 
 
@@ -122,7 +122,7 @@ async def test_output_ends_with_the_session(relay: RunningRelay) -> None:
     code, _ = await it.phone.closed()
     assert code == 4401
     async with asyncio.timeout(5):
-        while list(relay.relay.terminals.attached):
+        while list(relay.relay.terminals.attached):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

@@ -65,7 +65,10 @@ class Connection(asyncio.Protocol):
         self._silence_s, self._heard_at = answer_s, self._loop.time()
         self._timer = self._loop.call_later(answer_s, self._check_silence)
         assert self._transport is not None
-        self._transport.write(request)
+        if self.is_lost:  # after it was taken, and before this
+            self._error = UpstreamUnanswered(detail="closed by Hermes")
+        else:
+            self._transport.write(request)
 
     async def write(self, data: bytes) -> None:
         """Raises what ended the exchange, UpstreamTimeout."""
@@ -124,11 +127,8 @@ class Connection(asyncio.Protocol):
         """The exchange is over. True: the connection is fit for another."""
         self._stop_timer()
         self._parser = None
-        return (
-            self.is_over
-            and self._keeps_alive
-            and not (self._surplus or self._error or self.is_lost or self._write_paused)
-        )
+        is_odd = self._surplus or self._error or self.is_lost or self._write_paused
+        return self.is_over and self._keeps_alive and not is_odd
 
     def fail(self, error: RelayError) -> None:
         """End the exchange for whoever waits for it; does nothing to one that is complete."""

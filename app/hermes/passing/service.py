@@ -73,9 +73,12 @@ class PassThrough:
 
         Raises UpstreamError, Overloaded, and what `body` and the ticket do.
         """
+        first, more = (b"", False) if body is None else await body.next()
         with self._api.naming():
-            begun = (b"", False) if body is None else await body.next()
-            route, connection, head, upload = await self._ask(asked, begun, body, ticket)
+            route, connection = await self._reach()
+            request = _request(route, asked, first, has_body=body is not None, more=more)
+            rest = body if more else None
+            connection, head, upload = await self._ask(route, connection, asked, request, rest, ticket)
         try:
             answer = Answer(head, connection)
             ticket.is_stream = answer.is_stream
@@ -86,40 +89,31 @@ class PassThrough:
                 upload.cancel()
             self._pool.give(route, connection)
 
-    async def _ask(
-        self, asked: Asked, begun: tuple[bytes, bool], body: Body | None, ticket: Ticket
-    ) -> tuple[Route, Connection, Head, asyncio.Task[None] | None]:
-        """`begun`: the first piece of the body, and whether more comes. A connection that was closed meanwhile has not
-        taken the request.
-        """
-        first, more = begun
-
-        async def on(route: Route, connection: Connection) -> tuple[Head, asyncio.Task[None] | None]:
-            request = _request(route, asked, first, has_body=body is not None, more=more)
-            return await self._ask_on(connection, route, asked, request, body if more else None, ticket)
-
-        route, connection = await self._reached()
-        try:
-            return route, connection, *await on(route, connection)
-        except UpstreamUnanswered:
-            if connection.used == 1 or asked.method not in SAFE or more:
-                raise
-        route, connection = await self._reached(fresh=True)
-        return route, connection, *await on(route, connection)
-
-    async def _reached(self, *, fresh: bool = False) -> tuple[Route, Connection]:
-        """By the other route where the one in use cannot be reached: nothing was sent yet."""
+    async def _reach(self) -> tuple[Route, Connection]:
+        """Where a route cannot be connected to, the other one is taken at once, if there is one."""
         route = await self._api.current_route()
         try:
-            return route, await self._pool.take(route, fresh=fresh)
+            return route, await self._pool.take(route)
         except UpstreamUnreachable:
-            if (other := await self._api.choice.elsewhere(route)) is None:
+            other = await self._api.choice.elsewhere(route)
+            if other is None:
                 raise
-        return other, await self._pool.take(other, fresh=fresh)
+        return other, await self._pool.take(other)
+
+    async def _ask(
+        self, route: Route, connection: Connection, asked: Asked, request: bytes, body: Body | None, ticket: Ticket
+    ) -> tuple[Connection, Head, asyncio.Task[None] | None]:
+        """`body` is what comes after `request`. A connection that was closed meanwhile has not taken the request."""
+        try:
+            return await self._ask_on(connection, route, asked, request, body, ticket)
+        except UpstreamUnanswered:
+            if connection.used == 1 or asked.method not in SAFE or body is not None:
+                raise
+        return await self._ask_on(await self._pool.take(route, fresh=True), route, asked, request, body, ticket)
 
     async def _ask_on(
         self, connection: Connection, route: Route, asked: Asked, request: bytes, body: Body | None, ticket: Ticket
-    ) -> tuple[Head, asyncio.Task[None] | None]:
+    ) -> tuple[Connection, Head, asyncio.Task[None] | None]:
         upload = None
         try:
             ticket.hold(connection.fail)
@@ -128,7 +122,7 @@ class PassThrough:
                 upload = self._tasks.start(_upload(connection, body, chunked=asked.length is None), "upload to hermes")
             head = await connection.head()
             check_status(head.status)
-            return head, upload
+            return connection, head, upload
         except BaseException:
             if upload is not None:
                 upload.cancel()

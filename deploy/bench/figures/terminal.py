@@ -39,8 +39,11 @@ PING_SECONDS = 0.005
 TYPING = f"echo {READY}; exec cat > /dev/null"
 BARE = ("sh", "seq", "cat", "yes", "stty", "env", "printenv")
 PLACES = {
-    "_readable (": "read the PTY", "feed (": "decode", "encode (": "encode", "output (": "hand on",
-    "_write": "frame and write",
+    "Splitter.": "decode", "feed (app/terminal": "decode", "_whole (app/terminal": "decode",
+    "History.": "history", "add (app/terminal/history": "history",
+    "WebSocketProtocol.": "frame and write", "Outbound.": "hand on", "View.": "hand on", "take (app/terminal": "hand on",
+    "_say (app/terminal": "encode", "Stream._say": "encode",
+    "_readable (app/terminal": "read the PTY", "LocalPty._readable": "read the PTY",
 }  # fmt: skip
 
 

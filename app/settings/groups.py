@@ -1,25 +1,16 @@
-"""Every setting, and the only reader of the environment.
-
-A setting is `TALARIA_<NAME>`; a secret may also come from the file that `TALARIA_<NAME>_FILE` names. A `.env` beside
-the process is read; the environment wins over it.
-"""
+"""Every setting with its default and what it means, in groups: each room is given its own."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
-from app.errors import Misconfigured
-
-PREFIX = "TALARIA_"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -57,11 +48,11 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Seconds = Annotated[int, BeforeValidator(parse_duration)]
 
 
-class _Group(BaseModel):
+class Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ServerSettings(_Group):
+class ServerSettings(Group):
     """Where the relay listens and which names it answers to."""
 
     data_dir: Path = Field(Path("data"), description="where the database and the keys live")
@@ -93,7 +84,7 @@ class ServerSettings(_Group):
         return self.database_url or f"sqlite:///{(self.data_dir / 'talaria.db').absolute()}"
 
 
-class SessionSettings(_Group):
+class SessionSettings(Group):
     """How long a paired phone stays paired."""
 
     session_ttl: Seconds = Field(30 * 86400, description="life of a device session")
@@ -102,7 +93,7 @@ class SessionSettings(_Group):
     )
 
 
-class MailboxSettings(_Group):
+class MailboxSettings(Group):
     """How long, and how much of, what must arrive is kept for a phone that is away."""
 
     mailbox_max_age: Seconds = Field(30 * 86400, description="how long a message waits for a phone")
@@ -111,7 +102,7 @@ class MailboxSettings(_Group):
     )
 
 
-class HermesSettings(_Group):
+class HermesSettings(Group):
     """The agent behind the relay."""
 
     hermes_api_url: str = Field("http://127.0.0.1:8642", description="Hermes API server; empty switches it off")
@@ -150,7 +141,7 @@ class HermesSettings(_Group):
         return _upstream(value)
 
 
-class PushSettings(_Group):
+class PushSettings(Group):
     """How a sleeping phone is woken. Web Push and UnifiedPush need nothing; deploy/push.md says what the others do."""
 
     ntfy_url: str = Field(
@@ -183,7 +174,7 @@ class PushSettings(_Group):
         return value
 
 
-class MediaSettings(_Group):
+class MediaSettings(Group):
     """Files: what devices and the agent upload, and what lies on this host and may be shown."""
 
     media_roots: Names = Field(
@@ -203,7 +194,7 @@ class MediaSettings(_Group):
         return value
 
 
-class BridgeSettings(_Group):
+class BridgeSettings(Group):
     """What the agent may do with a phone."""
 
     bridge_unattended: bool = Field(
@@ -212,7 +203,7 @@ class BridgeSettings(_Group):
     )
 
 
-class NotificationSettings(_Group):
+class NotificationSettings(Group):
     """What the apps of a phone post there and the agent may read."""
 
     notifications_allow: Names = Field(
@@ -235,7 +226,7 @@ class NotificationSettings(_Group):
         return value
 
 
-class SshSettings(_Group):
+class SshSettings(Group):
     """The host whose shells are shown, where the relay reaches it over SSH: from a container, that of the container."""
 
     ssh_host: str | None = Field(None, description="host that the terminal's shells run on")
@@ -247,7 +238,7 @@ class SshSettings(_Group):
     )
 
 
-class TerminalSettings(_Group):
+class TerminalSettings(Group):
     """Shells for devices that were granted `terminal`."""
 
     terminal_backend: Literal["local", "ssh", "off"] = Field(
@@ -257,14 +248,14 @@ class TerminalSettings(_Group):
     terminal_shell: str | None = Field(None, description="the shell of new sessions; default: the user's own")
 
 
-class LogSettings(_Group):
+class LogSettings(Group):
     """What is logged, and how."""
 
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severity that is logged")
     log_format: Literal["text", "json"] = Field("text", description="text for people, json for collectors")
 
 
-class Settings(_Group):
+class Settings(Group):
     server: ServerSettings = ServerSettings()
     sessions: SessionSettings = SessionSettings()
     mailbox: MailboxSettings = MailboxSettings()
@@ -280,109 +271,3 @@ class Settings(_Group):
     def with_port(self, port: int) -> Settings:
         """The port that 0 became: origins and links are made of it."""
         return self.model_copy(update={"server": self.server.model_copy(update={"port": port})})
-
-
-class Setting(BaseModel):
-    """One line of `talaria config` and of the configuration page."""
-
-    name: str
-    value: str
-    source: str  # environment, file, .env or default
-    description: str
-    secret: bool
-
-
-def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> Settings:
-    """Raises Misconfigured naming each setting that cannot be used. Values of secrets are never repeated."""
-    found = _collect(os.environ if environ is None else environ, dotenv)
-    groups: dict[str, _Group] = {}
-    problems: list[str] = []
-    for group, model in _groups().items():
-        given = {field: found[_env(field)][0] for field in model.model_fields if _env(field) in found}
-        try:
-            groups[group] = model(**given)
-        except ValidationError as exc:
-            problems += [f"{_env(str(e['loc'][0]))}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()]
-    if problems:
-        raise Misconfigured("; ".join(problems))
-    return Settings(**groups)  # type: ignore[arg-type]
-
-
-def describe_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> list[Setting]:
-    """Every setting with the value in force and where it came from; secrets read `(set)` or `(unset)`."""
-    environ = os.environ if environ is None else environ
-    found, settings = _collect(environ, dotenv), load_settings(environ, dotenv)
-    rows = []
-    for group, model in _groups().items():
-        for field, info in model.model_fields.items():
-            value, secret = getattr(getattr(settings, group), field), _is_secret(field, model)
-            shown = ("(set)" if value else "(unset)") if secret else _show(value)
-            source = found[_env(field)][1] if _env(field) in found else "default"
-            rows.append(
-                Setting(name=_env(field), value=shown, source=source, description=info.description or "", secret=secret)
-            )
-    return rows
-
-
-def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
-    """TALARIA_ variables that nothing reads: most often a typing error."""
-    known = {_env(field) for model in _groups().values() for field in model.model_fields}
-    known |= {
-        _env(field) + "_FILE"
-        for model in _groups().values()
-        for field in model.model_fields
-        if _is_secret(field, model)
-    }
-    environ = os.environ if environ is None else environ
-    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-
-
-def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What programs that the relay starts may see of its environment: nothing of its own."""
-    environ = os.environ if environ is None else environ
-    return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
-
-
-def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, str]]:
-    """Name → (value, source)."""
-    beside = {k: v for k, v in dotenv_values(dotenv).items() if v is not None} if dotenv.is_file() else {}
-    found: dict[str, tuple[str, str]] = {}
-    for source, values in ((".env", beside), ("environment", environ)):
-        for model in _groups().values():
-            for field in model.model_fields:
-                name = _env(field)
-                if name in values:
-                    found[name] = (values[name], source)
-                elif _is_secret(field, model) and values.get(name + "_FILE"):
-                    found[name] = (_read_secret(name + "_FILE", values[name + "_FILE"]), "file")
-    return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
-
-
-_MAY_BE_EMPTY = {
-    "TALARIA_HERMES_API_URL",
-    "TALARIA_HERMES_DASHBOARD_URL",
-    "TALARIA_NTFY_URL",
-}  # empty means off; elsewhere empty means unset, as compose files write it
-
-
-def _read_secret(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as exc:
-        raise Misconfigured(f"{name}: {path} cannot be read: {exc.strerror}") from exc
-
-
-def _groups() -> dict[str, type[_Group]]:
-    return {name: type(info.default) for name, info in Settings.model_fields.items()}
-
-
-def _env(field: str) -> str:
-    return PREFIX + field.upper()
-
-
-def _is_secret(field: str, model: type[_Group]) -> bool:
-    return "SecretStr" in str(model.model_fields[field].annotation)
-
-
-def _show(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
