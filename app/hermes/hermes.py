@@ -102,6 +102,10 @@ class Hermes:
         """Those known by name, as {name, is_default}: its API server serves others, where it does, but lists none."""
         return [{"name": DEFAULT_PROFILE, "is_default": True}] if self._state["state"] == "up" else []
 
+    def approvals(self) -> tuple[str | None, float] | None:
+        """(approvals.mode, seconds it waits); None without a dashboard, which alone tells."""
+        return None if self._dashboard is None or not self._dashboard.ready else self._dashboard.approvals
+
     # a turn
 
     async def choose(self, order: Order) -> Upstream:
