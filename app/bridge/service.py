@@ -100,15 +100,16 @@ class Bridge:
             args = params = {name: _as_query(value) for name, value in args.items()}
         timeout_s = min(timeout_s or command.timeout_s, MAX_TIMEOUT_S)
         id = new_id()
+        shown = {f"?{name}": value for name, value in (params or {}).items()} | args if params is not args else args
         entry = self.activity.begin(
-            id, command, args, now=self._clock.now(), device=(chosen.device_id, chosen.name), alias=alias,
+            id, command, shown, now=self._clock.now(), device=(chosen.device_id, chosen.name), alias=alias,
             caller=caller,
         )  # fmt: skip
         try:
             if not self.is_online(chosen.device_id):
                 await self._check_paired(chosen)
             if command.destructive and not self._unattended:
-                await self._consent.ask(id, command, args, device=chosen.name, caller=caller, wanted=wanted)
+                await self._consent.ask(id, command, shown, device=chosen.name, caller=caller, wanted=wanted)
             said = {"method": command.method, "path": command.path, "params": params or {}, "body": args}
             payload = await self._call(chosen, command, id, said, timeout_s, wanted)
             answer = _answer(chosen.device_id, payload)
