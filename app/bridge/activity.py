@@ -57,8 +57,8 @@ class Activity:
     def answered(
         self, entry: Entry, command: Command, args: Mapping[str, Any], status: int, result: object, size: int
     ) -> None:
-        """`size` of the result, in bytes. Of what others wrote no more is told, nor where a phone may repeat what was typed; why it
-        refused is told, without that.
+        """`size` of the result, in bytes. Of what others wrote no more is told, nor where a phone may repeat what was
+        typed. Why it refused is told, without that.
         """
         if status < 400 and (command.untrusted or command.is_private):
             summary = _outline(result, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,11 +74,17 @@ class Devices:
         self._all.pop(device.device_id, None)
         self._all[device.device_id] = device
 
-    def keep(self, living: Mapping[str, str]) -> None:
-        """Forget the others; these may have been renamed."""
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self._all)
+
+    def keep(self, living: Mapping[str, str], looked_at: Collection[str]) -> None:
+        """Of those that were looked at, forget all but these, which may have been renamed."""
         self._all = {
-            id: Device(id, living[id], one.about, one.said) for id, one in self._all.items() if id in living
-        }  # fmt: skip
+            id: Device(id, living.get(id, one.name), one.about, one.said)
+            for id, one in self._all.items()
+            if id in living or id not in looked_at
+        }
 
     def get(self, device_id: str) -> Device | None:
         return self._all.get(device_id)
