@@ -100,7 +100,8 @@ class Bridge:
             args = params = {name: _as_query(value) for name, value in args.items()}
         timeout_s = min(timeout_s or command.timeout_s, MAX_TIMEOUT_S)
         id = new_id()
-        shown = {f"?{name}": value for name, value in (params or {}).items()} | args if params is not args else args
+        query = {} if params is None or command.method == "GET" else params
+        shown = {**{f"?{name}": value for name, value in query.items()}, **args}
         entry = self.activity.begin(
             id, command, shown, now=self._clock.now(), device=(chosen.device_id, chosen.name), alias=alias,
             caller=caller,
