@@ -107,10 +107,10 @@ class Bridge:
             caller=caller,
         )  # fmt: skip
         try:
-            if not self.is_online(chosen.device_id):
-                await self._check_granted(chosen)
+            await self._check_granted(chosen)
             if command.destructive and not self._unattended:
                 await self._consent.ask(id, command, shown, device=chosen.name, caller=caller, wanted=wanted)
+                await self._check_granted(chosen)  # the owner may have taken their time
             said = {"method": command.method, "path": command.path, "params": params or {}, "body": args}
             payload = await self._call(chosen, command, id, said, timeout_s, wanted)
             answer = _answer(chosen.device_id, payload)
@@ -152,7 +152,9 @@ class Bridge:
         return found
 
     async def _check_granted(self, device: Device) -> None:
-        """Before one that is away is woken. Raises DeviceUnknown, Denied."""
+        """Before one that is away is woken or waited for. Raises DeviceUnknown, Denied."""
+        if self.is_online(device.device_id):
+            return
         now = self._clock.now()
         living = await self._db.read(lambda tx: sessions.live_sessions_of(tx, device.device_id, now))
         if not living:

@@ -177,3 +177,18 @@ async def test_what_cannot_be_shown_whole_is_not_asked(
     await desk.ping()
     assert "approval.request" not in {frame.type for frame in desk.frames}
     assert phone.heard == []
+
+
+async def test_a_phone_that_is_revoked_meanwhile_is_not_waited_for(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    phone, desk = await simulate(device_name="Pixel"), await relay.connect()
+    asking, request = await asked(http, desk)
+    (prefix,) = [one.prefix for one in await relay.relay.sessions.list() if one.device_name == "Pixel"]
+    await relay.relay.sessions.revoke(prefix, actor="test")
+    while relay.relay.bridge.is_online(phone.device_id):
+        await relay.relay.db.read(lambda tx: None)
+    await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="once")
+    answer = await asking
+    assert (answer.status_code, answer.headers["x-talaria-error"]) == (404, "device_unknown")
+    assert phone.heard == []
