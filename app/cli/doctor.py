@@ -38,7 +38,7 @@ def _examined() -> list[dict[str, Any]]:
     except RelayRefused:
         raise
     except CommandFailed as exc:
-        away = Finding("relay", "fail", exc.message, "`talaria serve`, or `docker compose up -d`")
+        away = Finding("relay", "fail", exc.message)  # it says what to do
         return [finding.as_json() for finding in (away, *host.look(settings.server, Clock()))]
 
 

@@ -45,6 +45,8 @@ def warn(settings: Settings) -> None:
         )
     if settings.server.public_url is None:
         complain("TALARIA_PUBLIC_URL is not set: only this machine can use what `talaria pair` prints")
+    elif settings.server.public_url.startswith("http:"):
+        complain("TALARIA_PUBLIC_URL is not https: everybody on the way can read and change what is said")
 
 
 def banner(settings: Settings, url: str) -> str:
