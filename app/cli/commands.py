@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -31,7 +31,7 @@ ORDER = (
 class InOrder(TyperGroup):
     """Typer puts commands that have commands of their own last."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)
 
 

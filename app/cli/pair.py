@@ -132,11 +132,11 @@ def show_offer(offer: Mapping[str, Any]) -> None:
         what = (
             f"code from afar yet: it leads to {offer['relay_url']}" if scanned else "link yet: it leads to this machine"
         )
-        note(
-            f"\nNo phone can reach this {what}. Give the relay an\n"
-            f"HTTPS name: `tailscale serve --bg {port}`, set TALARIA_PUBLIC_URL to what that\n"
-            "prints (https://<host>.<tailnet>.ts.net), and start the relay again."
+        do = (
+            f"Give the relay an HTTPS name: `tailscale serve --bg {port}`, set TALARIA_PUBLIC_URL to what that prints"
+            " (https://<host>.<tailnet>.ts.net), and start the relay again."
         )
+        note("\n" + wrapped(f"No phone can reach this {what}. {do}"))
 
 
 def promise(offer: Mapping[str, Any]) -> str:

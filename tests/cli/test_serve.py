@@ -59,10 +59,12 @@ def test_a_taken_port_is_named(talaria: Talaria) -> None:
     assert said.startswith(f"talaria: cannot listen on 127.0.0.1:{port}: Address already in use. Another relay runs")
 
 
-def test_a_public_url_without_https_is_warned_of(talaria: Talaria) -> None:
-    with talaria.started("serve", PORT="0", PUBLIC_URL="http://home.example") as serving:
+def test_what_is_most_often_a_mistake_is_warned_of(talaria: Talaria) -> None:
+    with talaria.started("serve", PORT="0", PUBLIC_URL="http://home.example", SSH_HOST="there") as serving:
         serving.until("Talaria 0.1.0 listens on ")
-        assert "TALARIA_PUBLIC_URL is not https" in " ".join(serving.errors().split())
+        said = " ".join(serving.errors().split())
+    assert "TALARIA_PUBLIC_URL is not https" in said
+    assert "TALARIA_SSH_HOST is set, but shells run on this host" in said
 
 
 def test_a_setting_that_is_spelled_wrong_in_the_env_file_is_named(talaria: Talaria) -> None:
