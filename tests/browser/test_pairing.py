@@ -99,3 +99,10 @@ async def test_a_page_whose_session_has_ended_begins_again(browser: Browser, tmp
         await phone.page.goto(f"{phone.url}/")  # with what it was given
         await phone.connected()
         assert (await relay.relay.sessions.list())[0].term == 1
+
+
+async def test_a_browser_that_cannot_run_the_page_says_so(phone: PhonePage) -> None:
+    page = phone.page
+    await page.route("**/static/js/main.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
+    await page.goto(f"{phone.url}/")
+    await expect(page.get_by_text("this browser is too old")).to_be_in_viewport(timeout=20_000)
