@@ -51,7 +51,7 @@ async def look(settings: HermesSettings, hermes: Hermes, link: AgentLink) -> lis
             )
         findings.append(await _capabilities(hermes))
         findings.append(await _user(hermes))
-    findings.append(_approvals(settings, states))
+    findings.append(_approvals(settings, hermes.approvals()))
     findings.append(_plugin(link.state()))
     return findings
 
@@ -107,14 +107,27 @@ def _owner_of(pid: int) -> int | None:
         return None
 
 
-def _approvals(settings: HermesSettings, states: Mapping[str, Any]) -> Finding:
-    asked = states.get("dashboard", {}).get("state") == "up" or settings.hermes_ask_approvals
-    if not asked:
+def _approvals(settings: HermesSettings, asked: tuple[str | None, float] | None) -> Finding:
+    name, says = "approvals", "the agent's approvals reach the devices"
+    if asked is None:
+        if settings.hermes_ask_approvals:
+            return Finding(name, "ok", says, layer="upstream")
         return Finding(
-            "approvals", "warn", "the agent cannot ask you: it has to do without what it would need your word for",
+            name, "warn", "the agent cannot ask you: it has to do without what it would need your word for",
             "`hermes dashboard --no-open`, or set TALARIA_HERMES_ASK_APPROVALS=1", "upstream",
         )  # fmt: skip
-    return Finding("approvals", "ok", "the agent's approvals reach the devices", layer="upstream")
+    mode, seconds = asked
+    if mode == "off":
+        return Finding(
+            name, "warn", "approvals.mode of Hermes is off: it asks nobody, and does what it likes",
+            "`hermes config set approvals.mode manual`, then restart Hermes", "upstream",
+        )  # fmt: skip
+    if seconds < WAITS_S:
+        return Finding(
+            name, "warn", f"Hermes waits {seconds:g} s for an answer: too short for a phone in a pocket",
+            "`hermes config set approvals.timeout 300`, then restart Hermes", "upstream",
+        )  # fmt: skip
+    return Finding(name, "ok", f"{says}; Hermes waits {seconds:g} s (mode {mode or 'unknown'})", layer="upstream")
 
 
 def _plugin(state: Mapping[str, Any]) -> Finding:

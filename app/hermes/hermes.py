@@ -41,6 +41,8 @@ class Dashboard(Upstream, Protocol):
     """The socket of the dashboard: an upstream that is there or not."""
 
     @property
+    def approvals(self) -> tuple[str | None, float]: ...
+    @property
     def ready(self) -> bool: ...
     @property
     def failure(self) -> RelayError | None: ...
@@ -101,6 +103,10 @@ class Hermes:
     def profiles(self) -> list[Json]:
         """Those known by name, as {name, is_default}: its API server serves others, where it does, but lists none."""
         return [{"name": DEFAULT_PROFILE, "is_default": True}] if self._state["state"] == "up" else []
+
+    def approvals(self) -> tuple[str | None, float] | None:
+        """(approvals.mode, seconds it waits); None without a dashboard, which alone tells."""
+        return None if self._dashboard is None or not self._dashboard.ready else self._dashboard.approvals
 
     # a turn
 

@@ -30,10 +30,6 @@ class Passed:
     phone: Phone
     http: httpx.AsyncClient
 
-    def greeted(self) -> None:
-        """As after a greeting: for a script that knows nothing but the request under test."""
-        self.relay.relay.hermes.api.choice._chosen = True
-
 
 @asynccontextmanager
 async def passing(url: str, data_dir: Path, **environ: str) -> AsyncIterator[Passed]:

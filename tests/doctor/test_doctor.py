@@ -35,9 +35,21 @@ async def test_a_relay_with_its_hermes_is_well(tmp_path: Path) -> None:
             found = by_name(await relay.relay.doctor.examine())
     assert [name for name, finding in found.items() if finding.state == "fail"] == []
     assert found["Hermes API"].says.startswith("it answers by its local route, version 0.19")
-    assert found["approvals"].state == "ok"
+    assert found["approvals"].says.endswith("Hermes waits 60 s (mode manual)")
     assert found["public URL"].state == "warn"
     assert found["push"].says.startswith("0 of 1 devices can be woken")
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds", "do"), [("off", 60.0, "approvals.mode manual"), ("manual", 20.0, "approvals.timeout 300")]
+)
+async def test_a_hermes_that_asks_nobody_or_too_briefly(
+    relay: RunningRelay, monkeypatch: pytest.MonkeyPatch, mode: str, seconds: float, do: str
+) -> None:
+    monkeypatch.setattr(relay.relay.hermes, "approvals", lambda: (mode, seconds))
+    finding = by_name(await relay.relay.doctor.examine())["approvals"]
+    assert finding.state == "warn"
+    assert do in (finding.do or "")
 
 
 @pytest.mark.parametrize(

@@ -48,18 +48,25 @@ RECORDED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("given", "expected"), RECORDED)
 def test_payload_and_link_are_as_recorded(tmp_path: Path, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    asked: dict[str, Any] = {"key": "", "terms": {}, "endpoints": [], "dashboard_url": None} | given
+    asked: dict[str, Any] = {
+        "key": "",
+        "terms": {},
+        "endpoints": [],
+        "dashboard_url": None,
+        "fingerprint": "3f9a",
+    } | given
     places: dict[str, Any] = {"api": Place("192.0.2.10", 18642, False), "relay": Place("192.0.2.10", 18767, False)}
     text, url = built(QrSecret.load(tmp_path), **places, **asked)
     payload = json.loads(text)
     sig = payload.pop("sig")
+    assert payload.pop("fp") == "3f9a"  # ours
     assert list(payload.items()) == list(expected.items())  # in this order, too
     assert ".0" not in text.replace("192.0.2.10", "")  # a client reads whole numbers only
     scheme, _, encoded = url.partition("=")
     assert scheme == "hermes-relay://pair?payload"
     assert base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode() == text
     secret = (tmp_path / "qr-secret").read_bytes().strip()
-    signed = json.dumps(expected, sort_keys=True, separators=(",", ":")).encode("ascii")
+    signed = json.dumps(expected | {"fp": "3f9a"}, sort_keys=True, separators=(",", ":")).encode("ascii")
     assert sig == base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
 
 

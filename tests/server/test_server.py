@@ -132,7 +132,7 @@ async def test_pongs_are_read_while_a_handler_is_busy(tmp_path: Path) -> None:
         chosen.ws, chosen.ws_ping_interval, chosen.ws_ping_timeout = CountingPongs, 0.05, 0.3
 
     async with running(settings_for(tmp_path), tune=hasty) as relay:
-        busy = Busy(relay.relay.clock, relay.relay.push, relay.relay.tasks)
+        busy = Busy(relay.relay.clock, relay.relay.push, relay.relay.tasks, relay.relay.renewals)
         relay.relay.gateway.dispatch.replace(busy)
         phone = await relay.connect()
         await phone.send("system", "wait", id="w")

@@ -90,6 +90,11 @@ class Dashboard:
         await self._link.settled(CONNECT_S)
 
     @property
+    def approvals(self) -> tuple[str | None, float]:
+        """Hermes's approvals.mode, where it is known, and how long it waits for an answer, in seconds."""
+        return self._link.approval_mode, self._link.approval_s
+
+    @property
     def base(self) -> str:
         return self._link.base
 

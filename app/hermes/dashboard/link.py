@@ -42,6 +42,7 @@ class Link:
         self._sleep, self._clock = sleep, clock
         self.connection = Connection(self._connect, became=self._became, observe=observe, sleep=sleep)
         self.approval_s = float(settings.hermes_approval_timeout)
+        self.approval_mode: str | None = None  # its approvals.mode, once it was read
         self._tried = asyncio.Event()
         self._choice: LocalFirst[About] | None = None
         self._rests: list[Rest] = []
@@ -165,6 +166,10 @@ class Link:
         except UpstreamError as exc:
             log.debug("the dashboard's settings were not read", extra={"code": exc.code})
             return
-        seconds = approvals.get("timeout") if isinstance(approvals, dict) else None
+        if not isinstance(approvals, dict):
+            return
+        if isinstance(mode := approvals.get("mode"), str):
+            self.approval_mode = mode
+        seconds = approvals.get("timeout")
         if isinstance(seconds, int | float) and seconds > 0:
             self.approval_s = float(seconds)
