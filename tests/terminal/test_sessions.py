@@ -275,3 +275,21 @@ async def test_attaching_and_killing_are_in_the_audit(relay: RunningRelay) -> No
     rows = await relay.relay.db.read(lambda tx: tx.execute(_AUDIT, {}).fetchall())
     assert [tuple(row)[:2] for row in rows] == [("terminal.attached", "work"), ("terminal.killed", "work")]
     assert all(len(row[2]) == 8 for row in rows)
+
+
+async def test_a_screen_without_a_size_changes_nobodys(relay: RunningRelay) -> None:
+    it = await seat(relay, cols=90, rows=20)
+    await it.phone.send("terminal", "terminal.resize", session_name="work", cols=0, rows=0)
+    assert await it.size() == (90, 20)
+    blank = await (await relay.connect()).ask("terminal", "terminal.attach", session_name="work", cols=0, rows=0)
+    assert (blank.payload["cols"], blank.payload["rows"]) == (80, 24)
+
+
+async def test_a_name_that_is_given_twice_on_a_link_leaves_the_older_session(bare: RunningRelay) -> None:
+    old = await seat(bare, "one", supports=OLDER)  # it is not told of renaming
+    await sit(old.phone, "two")
+    other = await bare.connect()
+    await other.ask("terminal", "terminal.rename", session_name="one", new_name="elsewhere")
+    await old.phone.ask("terminal", "terminal.rename", session_name="two", new_name="one")
+    rows = (await other.ask("terminal", "terminal.list")).payload["sessions"]
+    assert {row["name"]: row["attached"] for row in rows} == {"elsewhere": 0, "one": 1}
