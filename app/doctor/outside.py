@@ -51,7 +51,7 @@ class Outside:
             return [
                 Finding(
                     "public URL", "warn", "none is set: only this machine can reach the relay",
-                    "`tailscale serve --bg 8767`, then set TALARIA_PUBLIC_URL to what it prints and restart the relay",
+                    f"`tailscale serve --bg {self.server.port}`, then set TALARIA_PUBLIC_URL to what it prints and restart the relay",
                 )
             ]  # fmt: skip
         parts = urlsplit(url)
@@ -108,7 +108,7 @@ class Outside:
         if not is_https:
             return Finding(
                 "TLS", "warn", "the public URL is plain http: everybody on the way can read and change what is said",
-                "`tailscale serve --bg 8767` gives it https; then set TALARIA_PUBLIC_URL",
+                f"`tailscale serve --bg {self.server.port}` gives it https; then set TALARIA_PUBLIC_URL",
             )  # fmt: skip
         try:
             async with asyncio.timeout(STEP_S):
