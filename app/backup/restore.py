@@ -39,9 +39,8 @@ class Restored:
 
 
 def put_back(unpacked: Path, manifest: Manifest, data_dir: Path, database: Path, now: float) -> Restored:
-    """No relay may run on this directory. Raises BackupFailed, Misconfigured (the backup is of a newer Talaria)."""
+    """No relay may run on this directory. Raises BackupFailed."""
     staged = unpacked / DATABASE
-    files.migrate_file(staged)
     known = store.before(database, now)
     with files.opened(staged) as db:
         is_ours = known is not None and store.relay_id(db) == known.relay_id
@@ -98,7 +97,7 @@ def _stage(source: Path | None, target: Path) -> tuple[Path, Path] | None:
     shutil.move(source, staged)
     with staged.open("rb+") as file:
         os.fsync(file.fileno())
-    _own(staged, target.parent)
+    _own(staged, target)
     return staged, target
 
 
@@ -115,7 +114,7 @@ def _keep(database: Path) -> Path | None:
     except OSError:  # a file system without hard links
         shutil.copyfile(database, kept)
         kept.chmod(0o600)
-    _own(kept, database.parent)
+    _own(kept, database)
     return kept
 
 
@@ -125,16 +124,19 @@ def _store_list(data_dir: Path, moves: Sequence[tuple[Path, Path]]) -> None:
         file.write(orjson.dumps([[str(a.absolute()), str(b.absolute())] for a, b in moves]))
         file.flush()
         os.fsync(file.fileno())
-    _own(draft, data_dir)
+    _own(draft, data_dir / OperatorToken.FILE)
     _sync(data_dir)
     draft.rename(data_dir / LIST)
     _sync(data_dir)
 
 
-def _own(path: Path, like: Path) -> None:
-    """Root may do it for the relay."""
+def _own(path: Path, place: Path) -> None:
+    """Root may do it for the relay: the owner of what lies in its place, else of the directory.
+
+    In the image the directory is root's, and what lies in it the relay's.
+    """
     if os.geteuid() == 0:
-        owner = like.stat()
+        owner = (place if place.exists() else place.parent).stat()
         os.chown(path, owner.st_uid, owner.st_gid)
 
 
