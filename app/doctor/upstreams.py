@@ -17,6 +17,8 @@ from app.settings import HermesSettings
 
 KEY_CHARACTERS = 16  # Hermes's API server does not start with a shorter key
 TAILSCALE_S = 10.0
+UPSTREAM_S = 20.0  # for all that Hermes is asked; a turn may wait longer, a doctor not
+_LATE = "Hermes does not answer in time: it hangs, or its host is away"
 _TAILSCALED = "`systemctl restart tailscaled`, then `tailscale status`"
 WAITS_S = 60  # for an answer to an approval: less is hard to do from a pocket
 _TITLES = {"api": "Hermes API", "dashboard": "Hermes dashboard"}
@@ -41,6 +43,15 @@ _GUIDE = "deploy/guide.md, “When something does not work”"
 
 
 async def look(settings: HermesSettings, hermes: Hermes, link: AgentLink) -> list[Finding]:
+    try:
+        async with asyncio.timeout(UPSTREAM_S):
+            return await _look(settings, hermes, link)
+    except TimeoutError:
+        late = {"state": "down", "code": "upstream_unreachable", "message": _LATE}
+        return [_upstream("api", late), _approvals(settings, hermes.approvals()), _plugin(link.state())]
+
+
+async def _look(settings: HermesSettings, hermes: Hermes, link: AgentLink) -> list[Finding]:
     if not hermes.api.is_off:
         await hermes.probe()
     states = hermes.states()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -184,3 +185,20 @@ def test_its_advice_can_be_pasted_where_a_path_has_spaces(tmp_path: Path) -> Non
     assert finding.do is not None
     subprocess.run(["sh", "-c", finding.do.strip("`")], check=True)
     assert "key files" not in by_name(host.look(settings_for(data_dir).server, ManualClock()))
+
+
+async def test_a_hermes_that_never_comes_to_an_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1024):
+            pass
+        writer.close()
+
+    monkeypatch.setattr("app.doctor.upstreams.UPSTREAM_S", 0.5)
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, running(settings_for(tmp_path, HERMES_API_URL=url, HERMES_API_KEY=KEY)) as relay:
+        found = by_name(await relay.relay.doctor.examine())
+    assert found["Hermes API"].state == "fail"
+    assert "hermes gateway run" in (found["Hermes API"].do or "")
+    assert "Hermes plugin" in found
+    assert "upstreams" not in found
