@@ -25,7 +25,9 @@ from app.sessions.keys import FILE as SESSION_KEYS
 from app.sessions.keys import merged
 from app.sessions.operator import LinkToken, OperatorToken
 
-LIST = "restore.json"  # [[from, to], …]: absolute paths that are moved in this order
+# [[from, to], …]: paths that are moved in this order; within the data directory, which a container has under another
+# name than its host, they are relative to it.
+LIST = "restore.json"
 READY = ".restoring"
 KEPT = ".before-restore"
 # Where the backup is of this very relay these stay as they are: they may have been exchanged because one was seen.
@@ -62,7 +64,7 @@ def finish(data_dir: Path) -> None:
     if not path.is_file():
         return
     try:
-        _move([(Path(source), Path(target)) for source, target in orjson.loads(path.read_bytes())])
+        _move([(data_dir / source, data_dir / target) for source, target in orjson.loads(path.read_bytes())])
         path.unlink()
         _sync(data_dir)
     except OSError as exc:
@@ -121,13 +123,18 @@ def _keep(database: Path) -> Path | None:
 def _store_list(data_dir: Path, moves: Sequence[tuple[Path, Path]]) -> None:
     draft = data_dir / f".{LIST}"
     with open(draft, "wb") as file:
-        file.write(orjson.dumps([[str(a.absolute()), str(b.absolute())] for a, b in moves]))
+        file.write(orjson.dumps([[_within(data_dir, path) for path in move] for move in moves]))
         file.flush()
         os.fsync(file.fileno())
     _own(draft, data_dir / OperatorToken.FILE)
     _sync(data_dir)
     draft.rename(data_dir / LIST)
     _sync(data_dir)
+
+
+def _within(data_dir: Path, path: Path) -> str:
+    whole, base = path.absolute(), data_dir.absolute()
+    return str(whole.relative_to(base) if whole.is_relative_to(base) else whole)
 
 
 def _own(path: Path, place: Path) -> None:

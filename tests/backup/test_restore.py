@@ -59,6 +59,7 @@ async def test_one_that_is_killed_is_finished_at_the_next_start(
     with archive.unpacked(io.BytesIO(packed), here) as (files, manifest), pytest.raises(KeyboardInterrupt):
         restore.put_back(files, manifest, here, here / "talaria.db", NOW)
     monkeypatch.undo()
+    here = here.rename(tmp_path / "as a container has it")
     async with running(settings_for(here)):
         pass
     assert relay_id(here) == relay_id(old)
