@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import orjson
-from sqlalchemy.exc import DBAPIError
 
 from app import __version__
 from app.backup.errors import BackupFailed, BackupInvalid
@@ -100,7 +99,7 @@ def unpacked(source: IO[bytes], beside: Path) -> Iterator[tuple[Path, Manifest]]
             files.check(scratch / DATABASE)
             files.migrate_file(scratch / DATABASE)
             yield scratch, manifest
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, sqlite3.Error, DBAPIError) as exc:
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, sqlite3.Error) as exc:
         raise BackupInvalid(f"this is not a whole backup of Talaria: {exc}") from exc
     except OSError as exc:
         raise BackupFailed(f"the backup could not be unpacked as uid {os.getuid()}: {exc}") from exc

@@ -152,6 +152,18 @@ def test_a_time_that_has_no_date(tmp_path: Path, made_at: float) -> None:
         pass
 
 
+async def test_a_database_that_is_not_what_its_schema_says(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    await backed_up(data_dir)
+    with opened(data_dir / "talaria.db") as db:
+        db.execute("UPDATE alembic_version SET version_num = '0005'")
+    packed = io.BytesIO()
+    archive.write(data_dir, data_dir / "talaria.db", packed, NOW)
+    packed.seek(0)
+    with pytest.raises(BackupInvalid), archive.unpacked(packed, tmp_path):
+        pass
+
+
 def test_what_has_no_room_is_refused_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr("app.backup.archive.shutil.disk_usage", lambda _: usage._replace(free=archive.KEEP_FREE))
