@@ -4,7 +4,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
 
-.PHONY: run demo test nightly lint tables bench clean
+.PHONY: run demo test nightly fuzz lint tables bench clean
 
 run: $(VENV)/.runtime
 	$(VENV)/bin/talaria serve
@@ -22,6 +22,10 @@ test: $(VENV)/.dev
 # What takes minutes of waiting.
 nightly: $(VENV)/.dev
 	$(PY) -m pytest -m nightly
+
+# Any request that /openapi.json allows, and many that it does not.
+fuzz: $(VENV)/.dev
+	$(PY) -m pytest -m nightly tests/api/test_any_request.py
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .

@@ -64,7 +64,8 @@ from app.sessions.service import Sessions
 from app.sessions.tickets import Tickets
 from app.settings import Settings
 from app.tasks import Supervisor
-from app.terminal.service import Terminals, open_terminals
+from app.terminal.opening import open_terminals
+from app.terminal.service import Terminals
 from app.threads.service import Threads
 from app.turns.runner import Turns
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
 from app import __version__
@@ -30,6 +32,7 @@ from app.api import (
     stopping,
     ws,
 )
+from app.api.document import App
 from app.api.errors import MethodNotAllowed, refuse, render
 from app.api.for_host import ForHost
 from app.bootstrap import Relay
@@ -42,7 +45,7 @@ log = logging.getLogger("talaria.http")
 
 def create_app(relay: Relay) -> ASGIApp:
     """Serves an open relay; whoever opened it closes it."""
-    app = FastAPI(title="Talaria", version=__version__, docs_url=None, redoc_url=None)
+    app = App(title="Talaria", version=__version__, docs_url=None, redoc_url=None)
     app.state.relay = relay
     for router in (
         health.router,
@@ -88,7 +91,18 @@ async def _http_error(request: Request, exc: Exception) -> Response:
     known = {404: NotFound("there is nothing at this path"), 405: MethodNotAllowed()}
     response = render(request.scope, known.get(exc.status_code, RelayError(exc.detail)), exc.status_code)
     response.headers.update(exc.headers or {})
+    if exc.status_code == 405:
+        response.headers["Allow"] = ", ".join(sorted(_methods(request)))
     return response
+
+
+def _methods(request: Request) -> set[str]:
+    """Of every route at this path: the framework names those of the first."""
+    contexts = iter_route_contexts(request.app.routes)
+    found = (context.original_route for context in contexts if isinstance(context.original_route, Route | APIRoute))
+    return {
+        method for route in found if route.matches(request.scope)[0] != Match.NONE for method in route.methods or ()
+    }  # fmt: skip
 
 
 async def _unexpected(request: Request, exc: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,22 @@ def test_make_targets_that_are_named_exist(page: str) -> None:
     assert set(re.findall(r"`make ([a-z]+)", (ROOT / page).read_text())) <= targets
 
 
+THREATS = [
+    row for row in (ROOT / "deploy/security.md").read_text().partition("\n## Threats\n")[2].splitlines()
+    if row.startswith("| ") and not row.startswith("| threat |")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", THREATS, ids=lambda row: row.split("|")[1].strip())
+def test_each_threat_names_tests_that_exist(row: str) -> None:
+    proofs = row.split("|")[3].split()
+    assert proofs
+    assert all(re.fullmatch(r"`tests/[\w/]+\.py::test_\w+`", proof) for proof in proofs), proofs
+    named = [proof.strip("`").split("::") for proof in proofs]
+    missing = [f"{path}::{name}" for path, name in named if name not in _tests(path)]
+    assert missing == []
+
+
 def _documented(direction: str) -> set[Message]:
     return {(channel, type_) for channel, type_, way in MESSAGE.findall(PROTOCOL) if way == direction}
 
@@ -98,6 +115,16 @@ def _channels(cls: type[Channel]) -> Iterator[type[Channel]]:
 
 def _sources() -> Iterator[ast.Module]:
     return (ast.parse(file.read_text()) for file in (ROOT / "app").rglob("*.py"))
+
+
+@functools.cache
+def _tests(path: str) -> frozenset[str]:
+    """Names of the tests in a file; none if there is no such file."""
+    if not (ROOT / path).is_file():
+        return frozenset()
+    tree = ast.parse((ROOT / path).read_text())
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(node.name for node in functions if node.name.startswith("test_"))
 
 
 def _strings(tree: ast.Module) -> Iterator[str]:

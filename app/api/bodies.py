@@ -49,12 +49,6 @@ async def read_model(request: Request, model: type[M]) -> M:
         raise BodyInvalid(describe(exc)) from None
 
 
-def described(model: type[BaseModel]) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads its body by hand."""
-    schema = model.model_json_schema()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 class PeerRoute(APIRoute):
     """Refuses as hermes-relay does, plus our code in the header; what it never refused looks like everything else."""
 

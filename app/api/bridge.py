@@ -16,11 +16,13 @@ from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api import examples
 from app.api.bodies import parse_object, read_object
 from app.api.deps import OpenRelay, WithBridgeOrHostTool, caller_with
 from app.api.edge import header_values
 from app.api.errors import BodyInvalid, headers_of
 from app.api.messages import read
+from app.api.openapi import JSON, LINE, answers, header, refusal_of, refused, sends, takes, with_grant
 from app.bootstrap import Relay
 from app.bridge.activity import MAX_ENTRIES
 from app.bridge.commands import COMMANDS, Command
@@ -129,6 +131,16 @@ def _timeout(scope: Scope) -> float | None:
 
 
 router = APIRouter(tags=["hermes-relay"])
+REFUSED = refused({"error": "No phone connected."}, lines=(401, 403))
+ANSWERED = (  # a phone may use any status
+    sends("What the phone answers", JSON)
+    | sends("What the phone answers, or with X-Talaria-Error why it was not asked", JSON, status="default")
+    | {status: refusal_of({**LINE, JSON: {"schema": {}}}) for status in (401, 403)}
+)
+ASKED = (
+    {"name": "device", "in": "query", "description": "which phone, by id or alias", "schema": {"type": "string"}},
+    header("X-Talaria-Timeout", "seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S}),
+)
 
 
 def _describe(command: Command) -> None:
@@ -138,17 +150,18 @@ def _describe(command: Command) -> None:
         return await answer(relay, command, request.scope, request.receive)
 
     schema = command.schema()
-    extra: dict[str, Any] = {"requestBody": {"content": {"application/json": {"schema": schema}}}}
-    if command.method == "GET":
-        extra = {
-            "parameters": [
-                {"name": param.name, "in": "query", "required": param.required, "schema": param.schema()}
-                for param in command.params
-            ]
-        }
+    extra: dict[str, Any] = {"security": with_grant("bridge"), "parameters": list(ASKED)}
+    if command.method == "POST":
+        extra["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    else:
+        extra["parameters"] += [
+            {"name": param.name, "in": "query", "required": param.required, "schema": param.schema()}
+            for param in command.params
+        ]
     router.add_api_route(
-        command.path, ask, methods=[command.method], name=command.name, summary=command.summary, openapi_extra=extra
-    )
+        command.path, ask, methods=[command.method], name=command.name, summary=command.summary, openapi_extra=extra,
+        responses=ANSWERED,
+    )  # fmt: skip
 
 
 for _command in COMMANDS:
@@ -174,7 +187,10 @@ class BridgeRoute(APIRoute):
 peer = APIRouter(tags=["hermes-relay"], route_class=BridgeRoute)
 
 
-@peer.get("/bridge/status")
+@peer.get(
+    "/bridge/status",
+    responses=answers(examples.PHONE) | answers(examples.NO_PHONE, 503, "There never was one") | REFUSED,
+)
 async def status(relay: OpenRelay, _: WithBridgeOrHostTool, device: str | None = None) -> Response:
     """Of the phone that is named, or meant where none is, or was heard of last; 503 if there never was one."""
     await relay.bridge.refresh()
@@ -187,7 +203,7 @@ async def status(relay: OpenRelay, _: WithBridgeOrHostTool, device: str | None =
     return JSONResponse(relay.bridge.view(found))
 
 
-@peer.get("/bridge/devices")
+@peer.get("/bridge/devices", responses=answers(examples.PHONES) | REFUSED)
 async def devices(relay: OpenRelay, _: WithBridgeOrHostTool) -> dict[str, Any]:
     """All phones that are paired and ever said that they can be asked; who spoke last is first."""
     await relay.bridge.refresh()
@@ -200,7 +216,7 @@ async def devices(relay: OpenRelay, _: WithBridgeOrHostTool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@peer.post("/bridge/select-active")
+@peer.post("/bridge/select-active", openapi_extra=takes(examples.CHOOSE), responses=answers(examples.CHOSEN) | REFUSED)
 async def select_active(request: Request, relay: OpenRelay, _: WithBridgeOrHostTool) -> dict[str, Any]:
     """`{device}`: from now on that phone is meant where none is named."""
     named = _without_selector(await read_object(request))[1]
@@ -213,7 +229,7 @@ async def select_active(request: Request, relay: OpenRelay, _: WithBridgeOrHostT
     }  # fmt: skip
 
 
-@peer.get("/bridge/activity")
+@peer.get("/bridge/activity", responses=answers(examples.ACTIVITY) | REFUSED)
 async def activity(
     relay: OpenRelay, _: WithBridgeOrHostTool, limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES)] = 100
 ) -> dict[str, Any]:

@@ -130,8 +130,8 @@ def _host_tool(connection: HTTPConnection) -> Caller | None:
 
 
 async def _count_guess(here: Relay, scope: Scope, token: str | None) -> None:
-    """A device's token is the wrong one here, but no guess: only what matches nothing counts."""
-    if token is not None:
+    """A device's token is the wrong one here, or the link's, but no guess: only what matches nothing counts."""
+    if token is not None and _host(here, token) is None:
         with suppress(SessionRefused):
             await here.sessions.verify_from(token, client(here, scope)[0])
 
@@ -155,7 +155,7 @@ async def device(connection: HTTPConnection) -> Principal:
     token, here = bearer(connection), relay(connection)
     if token is None:
         raise BearerRequired()
-    if here.operator.matches(token):
+    if _host(here, token) is not None:
         raise DeviceRequired()
     return await here.sessions.verify_from(token, client(here, connection.scope)[0])
 

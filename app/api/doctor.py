@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, StreamingResponse
 
+from app.api import examples
 from app.api.deps import Caller, operator, relay
 from app.api.edge import client
+from app.api.openapi import answers
 from app.doctor.finding import failed
 from app.doctor.probe import ANSWERS, PAUSE_S, PIECES
 from app.errors import NotFound
@@ -20,7 +22,7 @@ router = APIRouter(tags=["operator"])
 MAX_BODY = 64 * 1024 * 1024  # bytes that a probe reads
 
 
-@router.get("/doctor", summary="Every check, with what it means and what to do")
+@router.get("/doctor", summary="Every check, with what it means and what to do", responses=answers(examples.DOCTOR))
 async def doctor(request: Request, _: Annotated[Caller, Depends(operator)]) -> dict[str, Any]:
     """Raises OperatorRequired."""
     findings = await relay(request).doctor.examine()

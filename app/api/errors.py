@@ -55,7 +55,7 @@ class BearerRequired(RelayError):
 
 
 class DeviceRequired(RelayError):
-    """This answers for a paired device; the operator is none."""
+    """This answers for a paired device, by its session token; the operator and the link are none."""
 
     code = "device_required"
     http_status = 403

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse
 
 from app import __version__
+from app.api import examples
+from app.api.openapi import answers
 from app.bootstrap import Relay
 from app.errors import RelayError
 
@@ -15,20 +17,20 @@ router = APIRouter(tags=["health"])
 
 
 @router.head("/health", include_in_schema=False)
-@router.get("/health")
+@router.get("/health", responses=answers(examples.HEALTH))
 async def health() -> dict[str, str]:
     """The probe of the apps: cheap, and the same whatever the upstreams do."""
     return {"status": "ok", "version": __version__, "platform": "talaria"}
 
 
 @router.head("/livez", include_in_schema=False)
-@router.get("/livez")
+@router.get("/livez", responses=answers(examples.ALIVE))
 async def livez() -> dict[str, str]:
     return {"status": "ok"}
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz")
+@router.get("/readyz", responses=answers(examples.READY) | answers(examples.NOT_READY, 503, "Not now"))
 async def readyz(request: Request) -> JSONResponse:
     """503 while nothing can be stored, or while draining. Upstreams are listed and never decide."""
     relay: Relay = request.app.state.relay

@@ -6,16 +6,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from app.api import examples
 from app.api.deps import OpenRelay
 from app.api.edge import allowed_origins, header_values
 from app.api.errors import OriginUnknown
+from app.api.openapi import answers
 
 router = APIRouter(tags=["identity"])
 
 MAX_CHALLENGE = 88  # characters: 64 bytes as base64, padding and all
 
 
-@router.get("/identity")
+@router.get("/identity", responses=answers(examples.IDENTITY))
 async def identity(
     request: Request,
     relay: OpenRelay,

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 from fastapi import APIRouter
 
 from app import __version__
+from app.api import examples
 from app.api.bodies import PeerRoute
 from app.api.deps import DeviceOrHostTool, OpenRelay
+from app.api.openapi import answers
 
 
 class InfoRoute(PeerRoute):
@@ -22,7 +24,7 @@ router = APIRouter(tags=["hermes-relay"], route_class=InfoRoute)
 
 
 @router.head("/relay/info", include_in_schema=False)
-@router.get("/relay/info")
+@router.get("/relay/info", responses=answers(examples.INFO))
 async def info(relay: OpenRelay, _: DeviceOrHostTool) -> dict[str, Any]:
     """`session_count` and `paired_device_count`: live sessions, and devices that have one."""
     sessions, channels = await relay.sessions.list(), relay.gateway.dispatch.channels
@@ -37,7 +39,7 @@ async def info(relay: OpenRelay, _: DeviceOrHostTool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.get("/relay/security")
+@router.get("/relay/security", responses=answers(examples.RUNTIME_SECURITY))
 async def security(relay: OpenRelay, _: DeviceOrHostTool) -> dict[str, Any]:
     """Talaria never takes a Hermes key over plain HTTP; forwarding headers count from trusted proxies only."""
     return {
@@ -46,7 +48,7 @@ async def security(relay: OpenRelay, _: DeviceOrHostTool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.get("/context/injected")
+@router.get("/context/injected", responses=answers(examples.INJECTED))
 async def injected(_: DeviceOrHostTool) -> dict[str, Any]:
     """Talaria adds nothing to what is said to the agent."""
     return {"enabled": False, "blocks": []}

@@ -11,16 +11,20 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
-from app.api.bodies import PeerRoute, described, read_object
+from app.api import examples
+from app.api.bodies import PeerRoute, read_object
 from app.api.deps import DeviceOrHost, HostOrHostTool, OpenRelay, WithChat
 from app.api.errors import BodyInvalid, headers_of
 from app.api.multipart import MAX_AROUND, FormFile
+from app.api.openapi import answers, header, sends, takes
 from app.api.served import FileAnswer
 from app.media.errors import MediaTooLarge, PathDenied, PathMissing, UploadStalled
 from app.wire.payloads import RegisterMedia
 
 STALLED_S = 60.0  # an upload of which nothing comes for so long is over
 
+_RANGED = {"parameters": [header("Range", "one range of the bytes", {"type": "string"})]}
+_BYTES = sends("The file", "*/*") | sends("A part of it", "*/*", status=206) | sends("No such part", status=416)
 _FORM = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
 
 
@@ -45,7 +49,11 @@ router = APIRouter(tags=["media"])
 files = APIRouter(route_class=MediaRoute)
 
 
-@files.post("/media/upload", openapi_extra={"requestBody": {"content": {"multipart/form-data": {"schema": _FORM}}}})
+@files.post(
+    "/media/upload",
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
+    responses=answers(examples.UPLOADED) | answers(examples.TOO_LARGE, 413, "Too large"),
+)
 async def upload(request: Request, relay: OpenRelay, caller: WithChat) -> dict[str, Any]:
     """Keep the part `file`; 200, and a token that fetches it until `expires_at`."""
     form = FormFile(request.headers.get("content-type", ""))
@@ -68,7 +76,11 @@ async def upload(request: Request, relay: OpenRelay, caller: WithChat) -> dict[s
     return {"ok": True, "token": stored.token, "expires_at": stored.expires_at}
 
 
-@files.post("/media/register", openapi_extra=described(RegisterMedia))
+@files.post(
+    "/media/register",
+    openapi_extra=takes(RegisterMedia, examples.REGISTER_FILE),
+    responses=answers(examples.REGISTERED_FILE),
+)
 async def register(request: Request, relay: OpenRelay, caller: HostOrHostTool) -> dict[str, Any]:
     """A token for a file that stays where it lies, under one of TALARIA_MEDIA_ROOTS."""
     said = _registered(await read_object(request))
@@ -83,7 +95,7 @@ async def register(request: Request, relay: OpenRelay, caller: HostOrHostTool) -
     return {"ok": True, "token": stored.token, "expires_at": stored.expires_at, "sensitive": stored.sensitive}
 
 
-@files.get("/media/by-path", response_class=Response)
+@files.get("/media/by-path", response_class=Response, openapi_extra=_RANGED, responses=_BYTES)
 @files.head("/media/by-path", include_in_schema=False)
 async def by_path(
     relay: OpenRelay, caller: WithChat, path: str = "", content_type: str = "", sensitive: str = ""
@@ -100,7 +112,7 @@ async def by_path(
     return FileAnswer(relay.media, opened, caller.sender)
 
 
-@files.get("/media/{token}", response_class=Response)
+@files.get("/media/{token}", response_class=Response, openapi_extra=_RANGED, responses=_BYTES)
 @files.head("/media/{token}", include_in_schema=False)
 async def fetch(token: str, relay: OpenRelay, caller: DeviceOrHost) -> Response:
     """Its bytes; one `Range` of them with 206."""

@@ -15,10 +15,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.bodies import described, parse_object
+from app.api import examples
+from app.api.bodies import parse_object
 from app.api.deps import OpenRelay, WithChat, caller_with
 from app.api.edge import header_values
 from app.api.errors import BodyInvalid, BodyTooLarge, refuse
+from app.api.openapi import answers, header, takes, with_grant
 from app.bootstrap import Relay
 from app.channels.base import describe
 from app.delivery.drafts import Draft
@@ -33,13 +35,23 @@ HOST_NAMES = {OPERATOR: "operator", LINK: "link"}
 router = APIRouter(tags=["messages"])
 
 
-@router.post("/messages", status_code=202, openapi_extra=described(NewMessage))
+KEYED = {
+    "parameters": [header("Idempotency-Key", "a copy with the same key gets the same answer", {"maxLength": MAX_KEY})]
+}
+
+
+@router.post(
+    "/messages",
+    status_code=202,
+    openapi_extra=takes(NewMessage, examples.MESSAGE) | KEYED | {"security": with_grant("chat")},
+    responses=answers(examples.ACCEPTED, 202),
+)
 async def send(request: Request, relay: OpenRelay) -> Response:
     """Keep a message for devices. A copy with the same `Idempotency-Key` gets the same answer, for 24 hours."""
     return _accepted(await _accept(relay, request.scope, request.receive))
 
 
-@router.get("/messages/{message_id}")
+@router.get("/messages/{message_id}", responses=answers(examples.FOLLOWED))
 async def look(message_id: str, relay: OpenRelay, _: WithChat) -> dict[str, Any]:
     """The whole text, and what became of it: `state` of a delivery is kept, sent, woken, acked or void."""
     found = await relay.messages.look(message_id)
@@ -56,7 +68,7 @@ async def look(message_id: str, relay: OpenRelay, _: WithChat) -> dict[str, Any]
     }  # fmt: skip
 
 
-@router.delete("/messages/{message_id}")
+@router.delete("/messages/{message_id}", responses=answers(examples.TAKEN_BACK))
 async def cancel(message_id: str, relay: OpenRelay, _: WithChat) -> dict[str, Any]:
     """Take it back from the devices that have not confirmed it; `cancelled` names them."""
     return {"message_id": message_id, "cancelled": await relay.messages.cancel(message_id)}

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app import __version__
 from app.api.deps import OpenRelay, Operator
+from app.api.openapi import sends
 from app.bootstrap import Relay
 from app.metrics import Metric, Values, counter, gauge, histogram
 from app.outbox.totals import Totals, totals
@@ -23,7 +24,11 @@ WAKES = ("pushed", "failed", "later", "nothing")
 router = APIRouter(tags=["operator"])
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=sends("What is measured", "text/plain", "application/openmetrics-text"),
+)
 async def metrics(request: Request, relay: OpenRelay, _: Operator) -> Response:
     """For Prometheus, as text or as OpenMetrics."""
     waiting, open_turns = await relay.db.read(lambda tx: (totals(tx), turns.open_by_state(tx)))

@@ -6,9 +6,11 @@ from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Query
 
+from app.api import examples
 from app.api.bodies import PeerRoute
 from app.api.deps import OpenRelay, WithNotificationsOrHostTool
 from app.api.errors import BodyInvalid
+from app.api.openapi import answers
 from app.channels.service import as_json
 from app.wire.notifications import MAX_LIMIT
 
@@ -23,10 +25,16 @@ peer = APIRouter(tags=["hermes-relay"], route_class=NotificationsRoute)
 router = APIRouter()
 
 NAMES = ("package_name", "title", "text", "sub_text", "posted_at", "key", "removed_at")
-Limit = Annotated[str, Query(description=f"how many, the newest first; at most {MAX_LIMIT} are given")]
+Limit = Annotated[
+    str,  # so that hermes-relay's words can refuse another
+    Query(
+        description=f"how many, the newest first; at most {MAX_LIMIT} are given",
+        json_schema_extra={"type": "integer", "minimum": 1},
+    ),
+]
 
 
-@peer.get("/notifications/recent")
+@peer.get("/notifications/recent", responses=answers(examples.NOTIFICATIONS))
 async def recent(relay: OpenRelay, _: WithNotificationsOrHostTool, limit: Limit = str(MAX_LIMIT)) -> dict[str, Any]:
     """What apps posted on the phones, the newest first; `removed_at`, in Unix seconds, where it was removed there."""
     found = await relay.notifications.recent(_parse(limit))

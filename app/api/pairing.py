@@ -9,10 +9,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse
 
-from app.api.bodies import PeerRoute, described, present, read_model, read_object
+from app.api import examples
+from app.api.bodies import PeerRoute, present, read_model, read_object
 from app.api.deps import OpenRelay, Operator, OperatorOrHostTool
 from app.api.edge import client
 from app.api.errors import BodyInvalid, OperatorRequired
+from app.api.openapi import answers, takes
 from app.api.scan import Scan, endpoints_of
 from app.pairing.errors import ConfirmationPending, PairingCodeInvalid, PairingCodeRejected
 from app.pairing.link import pair_link
@@ -27,7 +29,7 @@ host = APIRouter(tags=["pairing"], route_class=PeerRoute)
 router = APIRouter(tags=["pairing"])
 
 
-@host.post("/pairing/mint")
+@host.post("/pairing/mint", openapi_extra=takes(examples.MINT), responses=answers(examples.MINTED))
 async def mint(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -> dict[str, Any]:
     """`for`: hermes-relay (default), whose clients scan `qr_payload`, or web.
 
@@ -57,7 +59,7 @@ async def mint(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -
     }  # fmt: skip
 
 
-@host.post("/pairing/register")
+@host.post("/pairing/register", openapi_extra=takes(examples.REGISTER), responses=answers(examples.REGISTERED))
 async def register(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -> dict[str, Any]:
     """For tools that make codes themselves. Grants that this relay does not have are passed over."""
     code, endpoints, terms = await _registration(request)
@@ -68,7 +70,7 @@ async def register(request: Request, relay: OpenRelay, caller: OperatorOrHostToo
     return {"ok": True, "code": offer.code} | ({"endpoints": endpoints} if endpoints else {})
 
 
-@host.post("/pairing/approve")
+@host.post("/pairing/approve", openapi_extra=takes(examples.REGISTER), responses=answers(examples.REGISTERED))
 async def approve(request: Request, relay: OpenRelay, caller: OperatorOrHostTool) -> dict[str, Any]:
     """Say yes to a code: one that was minted or registered while confirmation is on, or a new one."""
     if relay.settings.sessions.pairing_confirm and "authorization" not in request.headers:
@@ -96,7 +98,7 @@ def _peer_words() -> Iterator[None]:
         raise PairingCodeInvalid("invalid code format (must be 6 chars from A-Z / 0-9)") from None
 
 
-@router.get("/pairing/pending")
+@router.get("/pairing/pending", responses=answers(examples.PENDING))
 async def pending(relay: OpenRelay, _: Operator) -> dict[str, Any]:
     """Devices that redeemed a code and wait for the operator: the digits are on their screens too."""
     return {
@@ -110,7 +112,7 @@ async def pending(relay: OpenRelay, _: Operator) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@router.post("/pairing/confirm")
+@router.post("/pairing/confirm", openapi_extra=takes(examples.CONFIRM), responses=answers(examples.CONFIRMED))
 async def confirm(request: Request, relay: OpenRelay, caller: Operator) -> dict[str, Any]:
     """`{confirm: "123456", allow: true | false}`. A no voids the code."""
     body = await read_object(request)
@@ -121,7 +123,12 @@ async def confirm(request: Request, relay: OpenRelay, caller: Operator) -> dict[
     return {"ok": True, "allowed": allow, "offer_id": offer_id}
 
 
-@router.post("/pairing/redeem", openapi_extra=described(Auth), response_model=None)
+@router.post(
+    "/pairing/redeem",
+    openapi_extra=takes(Auth, examples.REDEEM),
+    response_model=None,
+    responses=answers(examples.WELCOME) | answers(examples.TO_CONFIRM, 202, "The operator has to say yes"),
+)
 async def redeem(request: Request, relay: OpenRelay) -> dict[str, Any] | JSONResponse:
     """What `system/auth` with a pairing code does, for clients without a socket: the answer is `auth.ok`'s payload.
 
@@ -137,7 +144,7 @@ async def redeem(request: Request, relay: OpenRelay) -> dict[str, Any] | JSONRes
         return JSONResponse({"confirm": exc.confirm, "expires_at": int(exc.expires_at)}, exc.http_status)
 
 
-@router.get("/pairing/offers/{offer_id}")
+@router.get("/pairing/offers/{offer_id}", responses=answers(examples.OFFER))
 async def offer_status(
     offer_id: str,
     relay: OpenRelay,

@@ -11,9 +11,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api.bodies import PeerRoute, described
+from app.api import examples
+from app.api.bodies import PeerRoute
 from app.api.deps import HostOrHostTool, OpenRelay, WithChatOrHostTool
-from app.api.messages import draft_of, key_of, parse, read
+from app.api.messages import KEYED, draft_of, key_of, parse, read
+from app.api.openapi import answers, takes
 from app.delivery.errors import MessageUnknown
 from app.delivery.replies import Replies
 from app.delivery.store import Reply
@@ -32,7 +34,9 @@ peer = APIRouter(tags=["hermes-relay"], route_class=PhoneRoute)
 router = APIRouter(tags=["hermes-relay"])
 
 
-@peer.post("/phone/message", openapi_extra=described(NewMessage))
+@peer.post(
+    "/phone/message", openapi_extra=takes(NewMessage, examples.MESSAGE) | KEYED, responses=answers(examples.DELIVERED)
+)
 async def message(request: Request, relay: OpenRelay, caller: HostOrHostTool) -> dict[str, Any]:
     """Keep a message for every device. `delivered` and `queued` are about now; GET /messages/{id} has the receipts."""
     said = parse(await read(request.receive))
@@ -46,7 +50,7 @@ async def message(request: Request, relay: OpenRelay, caller: HostOrHostTool) ->
     return {"delivered": False, "queued": True, "message_id": sent["message_id"], "buffered": buffered}
 
 
-@peer.get("/phone/outbound")
+@peer.get("/phone/outbound", responses=answers(examples.OUTBOUND))
 async def outbound(relay: OpenRelay, _: WithChatOrHostTool) -> dict[str, Any]:
     """Messages that some device has not confirmed, oldest first."""
     waiting = await relay.messages.waiting(MAX_SHOWN)
@@ -58,7 +62,7 @@ async def outbound(relay: OpenRelay, _: WithChatOrHostTool) -> dict[str, Any]:
     return {"queued": len(shown), "messages": shown}
 
 
-@peer.delete("/phone/outbound")
+@peer.delete("/phone/outbound", responses=answers(examples.CANCELLED))
 async def cancel(relay: OpenRelay, _: WithChatOrHostTool, message_id: str | None = None) -> dict[str, int]:
     """Take one back, or all that wait."""
     if message_id is None:
@@ -69,7 +73,7 @@ async def cancel(relay: OpenRelay, _: WithChatOrHostTool, message_id: str | None
         return {"cancelled": 0}
 
 
-@peer.get("/phone/threads")
+@peer.get("/phone/threads", responses=answers(examples.THREADS))
 async def threads(relay: OpenRelay, caller: WithChatOrHostTool) -> dict[str, Any]:
     """The newest chats of Hermes' messaging gateway, as `threads.list` gives them."""
     device_id = caller.device.device_id if caller.device else ""
@@ -77,7 +81,7 @@ async def threads(relay: OpenRelay, caller: WithChatOrHostTool) -> dict[str, Any
     return {"threads": found["threads"]}
 
 
-@peer.get("/phone/replies")
+@peer.get("/phone/replies", responses=answers(examples.REPLIES))
 async def replies(
     request: Request, relay: OpenRelay, _: HostOrHostTool, timeout: Annotated[float, Query(ge=0)] = 0
 ) -> Response:

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from app.api.bodies import described, read_model
+from app.api import examples
+from app.api.bodies import read_model
 from app.api.deps import Device, OpenRelay, Operator
+from app.api.openapi import answers, takes
 from app.push.rules import Preferences
 from app.wire.payloads import DeviceId, Payload, PushRegister
 
@@ -20,7 +22,7 @@ class PushTest(Payload):
     device_id: DeviceId
 
 
-@router.get("/push")
+@router.get("/push", responses=answers(examples.PUSH))
 async def about(relay: OpenRelay, device: Device) -> dict[str, Any]:
     """How push stands for the caller: `state`, `targets`, `preferences`, the last `outcomes`, and what a client needs
     to register: `providers` and `vapid_key`.
@@ -28,7 +30,12 @@ async def about(relay: OpenRelay, device: Device) -> dict[str, Any]:
     return await relay.push.about(device.device_id)
 
 
-@router.post("/push/targets", status_code=201, openapi_extra=described(PushRegister))
+@router.post(
+    "/push/targets",
+    status_code=201,
+    openapi_extra=takes(PushRegister, examples.TARGET),
+    responses=answers(examples.TARGETED, 201),
+)
 async def register(request: Request, relay: OpenRelay, device: Device) -> dict[str, Any]:
     """Where the caller can be woken. To be repeated at each start: it says that the target is still good."""
     wanted = await read_model(request, PushRegister)
@@ -36,12 +43,14 @@ async def register(request: Request, relay: OpenRelay, device: Device) -> dict[s
     return await relay.push.register(device.device_id, wanted.provider, wanted.endpoint, keys)
 
 
-@router.delete("/push/targets/{target_id}")
+@router.delete("/push/targets/{target_id}", responses=answers(examples.REMOVED))
 async def unregister(target_id: str, relay: OpenRelay, device: Device) -> dict[str, Any]:
     return {"removed": await relay.push.unregister(device.device_id, target_id)}
 
 
-@router.put("/push/preferences", openapi_extra=described(Preferences))
+@router.put(
+    "/push/preferences", openapi_extra=takes(Preferences, examples.WISHES), responses=answers(examples.PREFERENCES)
+)
 async def prefer(request: Request, relay: OpenRelay, device: Device) -> dict[str, object]:
     """Replaces them; what is not named gets its default."""
     wishes = await read_model(request, Preferences)
@@ -49,14 +58,14 @@ async def prefer(request: Request, relay: OpenRelay, device: Device) -> dict[str
     return wishes.as_json()
 
 
-@router.post("/push/test", openapi_extra=described(PushTest))
+@router.post("/push/test", openapi_extra=takes(PushTest, examples.PUSH_TEST), responses=answers(examples.PUSH_TESTED))
 async def follow(request: Request, relay: OpenRelay, _: Operator) -> dict[str, Any]:
     """Push to every target of a device now. `hops` say how far each came; `message_id` is what it is to acknowledge."""
     wanted = await read_model(request, PushTest)
     return await relay.push.trial.run(wanted.device_id)
 
 
-@router.get("/push/test/{message_id}")
+@router.get("/push/test/{message_id}", responses=answers(examples.ANSWERED))
 async def answered(
     message_id: str, relay: OpenRelay, _: Operator, wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0
 ) -> dict[str, bool]:

@@ -6,10 +6,12 @@ from typing import Any, ClassVar
 
 from fastapi import APIRouter, Request
 
-from app.api.bodies import PeerRoute, described, present, read_model, read_object
+from app.api import examples
+from app.api.bodies import PeerRoute, present, read_model, read_object
 from app.api.deps import Caller, Device, DeviceOrHostTool, OpenRelay, Operator
 from app.api.edge import client
 from app.api.errors import BearerRequired, BodyInvalid
+from app.api.openapi import answers, takes
 from app.errors import NotFound
 from app.sessions import grants as rules
 from app.sessions.changes import Change
@@ -27,7 +29,7 @@ peer = APIRouter(tags=["sessions"], route_class=SessionsRoute)
 router = APIRouter(tags=["sessions"])
 
 
-@router.get("/session")
+@router.get("/session", responses=answers(examples.SESSION))
 async def whoami(relay: OpenRelay, device: Device) -> dict[str, Any]:
     """The caller's own session: `grants` are name → Unix seconds, null = never ends."""
     found = await relay.sessions.list()
@@ -37,28 +39,28 @@ async def whoami(relay: OpenRelay, device: Device) -> dict[str, Any]:
     return _view(mine, Caller(device))
 
 
-@router.post("/session/renew", openapi_extra=described(SessionRenew))
+@router.post("/session/renew", openapi_extra=takes(SessionRenew, examples.RENEW), responses=answers(examples.RENEWED))
 async def renew(request: Request, relay: OpenRelay) -> dict[str, Any]:
     """By a refresh token. The one before stays good until the new one, or what came with it, is seen."""
     asked = await read_model(request, SessionRenew)
     return (await relay.renewals.renew(asked.refresh_token, client(relay, request.scope)[0])).said()
 
 
-@router.post("/session/ticket")
+@router.post("/session/ticket", responses=answers(examples.TICKET))
 async def ticket(request: Request, relay: OpenRelay, device: Device) -> dict[str, Any]:
     """Opens one socket, for a page of the same origin, within half a minute: `session_token` of its `system/auth`."""
     made, expires_at = await relay.tickets.issue(device, request.headers.get("origin"))
     return {"ticket": made, "expires_at": expires_at}
 
 
-@router.post("/keys/rotate")
+@router.post("/keys/rotate", responses=answers(examples.ROTATED))
 async def rotate_keys(relay: OpenRelay, caller: Operator) -> dict[str, Any]:
     """A new key signs session tokens; the others verify on. `gone` are those that no live session needs any more."""
     kid, gone = await relay.renewals.rotate_keys(caller.actor)
     return {"ok": True, "kid": kid, "gone": gone}
 
 
-@router.get("/devices")
+@router.get("/devices", responses=answers(examples.DEVICES))
 async def devices(relay: OpenRelay, _: Operator) -> dict[str, Any]:
     """Every device that was ever paired, with its live sessions and how push to it stands."""
     found = await relay.sessions.devices()
@@ -82,13 +84,13 @@ async def devices(relay: OpenRelay, _: Operator) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@peer.get("/sessions")
+@peer.get("/sessions", responses=answers(examples.SESSIONS))
 async def list_sessions(relay: OpenRelay, caller: DeviceOrHostTool) -> dict[str, Any]:
     """Live sessions, the most recently seen first."""
     return {"sessions": [_view(session, caller) for session in await relay.sessions.list()]}
 
 
-@peer.patch("/sessions/{prefix}")
+@peer.patch("/sessions/{prefix}", openapi_extra=takes(examples.CHANGE), responses=answers(examples.CHANGED))
 async def change_session(prefix: str, request: Request, relay: OpenRelay, caller: DeviceOrHostTool) -> dict[str, Any]:
     """A device may lessen its own: `ttl_seconds`, or `grants` as seconds from now (0 = never, so no change; 1 ends it).
     The operator may extend, and set `name`.
@@ -106,7 +108,7 @@ async def change_session(prefix: str, request: Request, relay: OpenRelay, caller
     }  # fmt: skip
 
 
-@peer.delete("/sessions/{prefix}")
+@peer.delete("/sessions/{prefix}", responses=answers(examples.REVOKED))
 async def revoke_session(prefix: str, relay: OpenRelay, caller: DeviceOrHostTool) -> dict[str, Any]:
     """Its sockets close at once. A device may revoke any: whoever finds a lost phone paired is one of the owner's."""
     revoked = await relay.sessions.revoke(prefix, actor=caller.actor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,7 +21,9 @@ MAX_TEXT = 200  # characters of one value
 MAX_SUMMARY = 240  # characters of a result
 MAX_VALUES = 40  # of one command or result
 MAX_DEPTH = 6
-HARMLESS = 16  # characters: no secret that gives itself away by its looks is shorter
+
+# So short, and without a sign that could part a name from its value, no secret gives itself away by its looks.
+_HARMLESS = re.compile(r"[\w./-]{0,15}")
 
 Entry = dict[str, Any]
 
@@ -41,7 +44,7 @@ class Activity:
         alias: str | None, caller: str,
     ) -> Entry:  # fmt: skip
         """`device` is its id and name."""
-        hidden = {name: REDACTED if name in command.private else value for name, value in islice(args.items(), 40)}
+        hidden = {name: REDACTED if command.hides(name) else value for name, value in islice(args.items(), MAX_VALUES)}
         entry: Entry = {
             "request_id": id, "method": command.method, "path": command.path, "params": redacted(hidden),
             "sent_at": now * 1000, "response_status": None, "result_summary": None, "error": None,
@@ -54,15 +57,14 @@ class Activity:
     def answered(
         self, entry: Entry, command: Command, args: Mapping[str, Any], status: int, result: object, size: int
     ) -> None:
-        """`size` of the result, in bytes. Of what others wrote no more is told; a result may repeat what was typed."""
-        if command.untrusted and status < 400:
+        """`size` of the result, in bytes. Of what others wrote no more is told, nor where a phone may repeat what was
+        typed. Why it refused is told, without that.
+        """
+        if status < 400 and (command.untrusted or command.is_private):
             summary = _outline(result, size)
         else:
-            summary = orjson.dumps(redacted(result)).decode()
-            for name in command.private:
-                typed = args.get(name)
-                if isinstance(typed, str) and typed:
-                    summary = summary.replace(orjson.dumps(typed[:MAX_TEXT]).decode()[1:-1], REDACTED)
+            typed = [str(value) for name, value in args.items() if command.hides(name) and value]
+            summary = orjson.dumps(redacted(result, typed)).decode()
         entry |= {
             "response_status": status, "result_summary": summary[:MAX_SUMMARY],
             "decision": "executed" if status < 400 else "error",
@@ -81,27 +83,43 @@ class Activity:
         return list(islice(reversed(self._all), limit))
 
 
-def redacted(value: object) -> Any:
-    """A short copy without what is secret by its name or by its looks."""
-    return _redacted(value, "", [MAX_VALUES], MAX_DEPTH)
+def redacted(value: object, typed: Sequence[str] = ()) -> Any:
+    """A short copy without what is secret by its name or by its looks, or was typed."""
+    return _Redaction(typed).of(value, "", MAX_DEPTH)
 
 
-def _redacted(value: object, name: str, left: list[int], depth: int) -> Any:
-    left[0] -= 1
-    if left[0] < 0 or depth < 0:
-        return "[cut]"
-    if name and is_secret(name, value):
-        return REDACTED
-    if isinstance(value, dict):
+class _Redaction:
+    def __init__(self, typed: Sequence[str]) -> None:
+        self._typed = typed
+        self._left = MAX_VALUES
+
+    def of(self, value: object, name: str, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth < 0:
+            return "[cut]"
+        if name and is_secret(name, value):
+            return REDACTED
+        if isinstance(value, dict):
+            return self._object(value, depth - 1)
+        if isinstance(value, list):
+            is_pair = len(value) == 2 and isinstance(value[0], str)  # a header, as some libraries spell it
+            names = ("", value[0] if is_pair else "")
+            return [self.of(inner, names[min(n, 1)], depth - 1) for n, inner in enumerate(value[:MAX_VALUES])]
+        if isinstance(value, str):
+            for typed in self._typed:
+                value = value.replace(typed, REDACTED)
+            return _shown(value)
+        return REDACTED if str(value) in self._typed else value
+
+    def _object(self, value: dict[str, Any], depth: int) -> Any:
+        said = value.get("name", value.get("key"))  # {"name": "password", "value": …}
+        named = said if isinstance(said, str) else "value"
         pairs = islice(value.items(), MAX_VALUES)
-        return {_shown(key): _redacted(inner, key, left, depth - 1) for key, inner in pairs}
-    if isinstance(value, list):
-        return [_redacted(inner, "", left, depth - 1) for inner in value[:MAX_VALUES]]
-    return _shown(value) if isinstance(value, str) else value
+        return {_shown(key): self.of(inner, named if key == "value" else key, depth) for key, inner in pairs}
 
 
 def _shown(text: str) -> str:
-    return text if len(text) < HARMLESS and text.isprintable() else clean_text(text, MAX_TEXT)
+    return text if _HARMLESS.fullmatch(text) else clean_text(text, MAX_TEXT)
 
 
 def _outline(result: object, size: int) -> str:

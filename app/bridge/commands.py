@@ -59,9 +59,15 @@ class Command:
         }
 
     @property
-    def private(self) -> frozenset[str]:
-        """The names of its private parameters."""
-        return frozenset(param.name for param in self.params if param.private)
+    def is_private(self) -> bool:
+        """It is given something that is shown in no record."""
+        return any(param.private for param in self.params)
+
+    def hides(self, name: str) -> bool:
+        """Such an argument is shown in no record. Nor is one that is not in the table, where another is private: a
+        phone may take the same by a name of its own.
+        """
+        return self.is_private and all(param.private or param.name != name for param in self.params)
 
 
 def _text(name: str, summary: str, *, required: bool = False, private: bool = False) -> Param:
@@ -85,7 +91,7 @@ def _strokes(what: str) -> tuple[Param, ...]:
 _X = _number("x", "pixels from the left of the screen")
 _Y = _number("y", "pixels from the top of the screen")
 _NODE = _text("nodeId", "an element of the screen, by the id that screen or find_nodes gave it; instead of x and y")
-_EXTRAS = Param("extras", "object", "names and texts that go along")
+_EXTRAS = Param("extras", "object", "names and texts that go along", private=True)
 _FILES = Param("attachments", "array", 'files, each {"media": "MEDIA:hermes-relay://TOKEN"} of a file on this relay')
 
 COMMANDS: tuple[Command, ...] = (

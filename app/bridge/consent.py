@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from app.approvals.ask import Ask
+from app.approvals.ask import MAX_TEXT, Ask
 from app.approvals.service import Approvals
 from app.bridge.commands import Command
 from app.bridge.errors import Denied
+from app.delivery.drafts import fitting
 from app.errors import Draining, Overloaded
 
 LANE = "bridge:"  # each command has a lane of its own: they can be answered in any order
@@ -34,13 +35,16 @@ class Consent:
         wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         """Returns once it is allowed. Raises Denied, Overloaded."""
+        summary = _summary(command, args)
+        if fitting(summary, MAX_TEXT) != summary:
+            raise Denied("this is too long for the owner to be shown all of it, so nobody is asked to allow it")
         if len(self._open) >= MAX_OPEN:
             raise Overloaded("the owner is asked more than they have answered; wait for the answers")
         asker = self._open[id] = _Asker()
         lane = LANE + id
         ask = Ask(
-            lane=lane, kind="approval", summary=_summary(command, args), timeout_s=self._answer_s, tool=command.name,
-            choices=("once", "deny"), ref=id, description=f"By {device}, asked for by {caller}.",
+            lane=lane, kind="approval", summary=summary, timeout_s=self._answer_s, tool=command.name,
+            choices=("once", "deny"), ref=id, description=f"By {_visible(device)}, asked for by {caller}.",
         )  # fmt: skip
         try:
             self._approvals.asked(ask, asker)
@@ -93,6 +97,11 @@ class _Asker:
 
 
 def _summary(command: Command, args: Mapping[str, Any]) -> str:
-    """All of it: who allows something must see what."""
+    """All of it: who allows something must see what. One line for each argument: no value can look like another."""
     said = {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in args.items()}
-    return "\n".join([command.summary, *(f"{name}: {value}" for name, value in said.items())])
+    return "\n".join([command.summary, *(f"{_visible(name)}: {_visible(value)}" for name, value in said.items())])
+
+
+def _visible(text: str) -> str:
+    """What ends a line, or hides or reorders text, is escaped."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from app.bridge.store import Row, Said
 from app.delivery.errors import DeviceOffline, DeviceUnknown
 
 NOBODY = "No phone connected. Open the Hermes app on your phone and connect."
+MAX_SELECTOR = 256  # characters: it stands in the record
 MIN_WORD = 3  # letters of a word of a name that may stand for it
 
 
@@ -73,11 +74,17 @@ class Devices:
         self._all.pop(device.device_id, None)
         self._all[device.device_id] = device
 
-    def keep(self, living: Mapping[str, str]) -> None:
-        """Forget the others; these may have been renamed."""
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(self._all)
+
+    def keep(self, living: Mapping[str, str], looked_at: Collection[str]) -> None:
+        """Of those that were looked at, forget all but these, which may have been renamed."""
         self._all = {
-            id: Device(id, living[id], one.about, one.said) for id, one in self._all.items() if id in living
-        }  # fmt: skip
+            id: Device(id, living.get(id, one.name), one.about, one.said)
+            for id, one in self._all.items()
+            if id in living or id not in looked_at
+        }
 
     def get(self, device_id: str) -> Device | None:
         return self._all.get(device_id)
@@ -101,7 +108,8 @@ class Devices:
         return next(iter(self._all.values())) if len(self._all) == 1 else None
 
     def find(self, selector: str | None) -> tuple[Device, str | None]:
-        """The device, and the alias by which it was named. Those that are connected come first.
+        """The device, and the alias by which it was named. A whole name goes before a word of one, and then those
+        that are connected come first.
 
         Raises DeviceUnknown, AmbiguousDevice, and DeviceOffline where there is none at all.
         """
@@ -111,8 +119,11 @@ class Devices:
             raise AmbiguousDevice() if self._all else DeviceOffline(NOBODY)
         if (named := self._all.get(selector)) is not None:
             return named, None
+        if len(selector) > MAX_SELECTOR:
+            raise DeviceUnknown("no bridge device has so long a name")
         plain = _plain(selector)
-        found = [device for device in self._all.values() if device.is_called(plain)]
+        found = [device for device in self._all.values() if _plain(device.name) == plain]
+        found = found or [device for device in self._all.values() if device.is_called(plain)]
         found = [device for device in found if self._online(device.device_id)] or found
         if not found:
             raise DeviceUnknown(f"Unknown bridge device selector: {selector}")

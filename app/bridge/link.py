@@ -35,6 +35,8 @@ class CommandsByLink:
         answer = await self._bridge.ask(
             command, frame.args, device=frame.device, caller="link", timeout_s=frame.timeout_s
         )
-        if len(answer.body) > MAX_FRAME - ROOM:
-            raise ResponseTooLarge("the phone's answer is longer than a frame of the link may be")
+        if len(answer.body) > MAX_FRAME - ROOM or is_too_deep(answer.result, len(answer.body)):
+            raise ResponseTooLarge(
+                "the phone's answer is longer, or more deeply nested, than a frame of the link may be"
+            )
         return {"status": answer.status, "result": answer.result, "device_id": answer.device_id}

@@ -95,20 +95,22 @@ class Bridge:
         Raises DeviceUnknown, AmbiguousDevice, DeviceOffline, CallTimeout, Denied, CommandUnsupported,
         ResponseTooLarge, ResponseInvalid, Overloaded and Draining.
         """
-        chosen, alias = self.devices.find(device)
+        chosen, alias = await self._find(device)
         if command.method == "GET":
             args = params = {name: _as_query(value) for name, value in args.items()}
         timeout_s = min(timeout_s or command.timeout_s, MAX_TIMEOUT_S)
         id = new_id()
+        query = {} if params is None or command.method == "GET" else params
+        shown = {**{f"?{name}": value for name, value in query.items()}, **args}
         entry = self.activity.begin(
-            id, command, args, now=self._clock.now(), device=(chosen.device_id, chosen.name), alias=alias,
+            id, command, shown, now=self._clock.now(), device=(chosen.device_id, chosen.name), alias=alias,
             caller=caller,
         )  # fmt: skip
         try:
-            if not self.is_online(chosen.device_id):
-                await self._check_paired(chosen)
+            await self._check_granted(chosen)
             if command.destructive and not self._unattended:
-                await self._consent.ask(id, command, args, device=chosen.name, caller=caller, wanted=wanted)
+                await self._consent.ask(id, command, shown, device=chosen.name, caller=caller, wanted=wanted)
+                await self._check_granted(chosen)  # the owner may have taken their time
             said = {"method": command.method, "path": command.path, "params": params or {}, "body": args}
             payload = await self._call(chosen, command, id, said, timeout_s, wanted)
             answer = _answer(chosen.device_id, payload)
@@ -141,8 +143,18 @@ class Bridge:
         except GrantMissing:
             raise Denied("the bridge grant of this phone has ended; `talaria devices grant` gives it again") from None
 
-    async def _check_paired(self, device: Device) -> None:
-        """Before one that is away is woken. Raises DeviceUnknown, Denied."""
+    async def _find(self, selector: str | None) -> tuple[Device, str | None]:
+        """One that is away may have been revoked: then it must not stand before another that could be meant."""
+        found = self.devices.find(selector)
+        if not self.is_online(found[0].device_id):
+            await self.refresh()
+            found = self.devices.find(selector)
+        return found
+
+    async def _check_granted(self, device: Device) -> None:
+        """Before one that is away is woken or waited for. Raises DeviceUnknown, Denied."""
+        if self.is_online(device.device_id):
+            return
         now = self._clock.now()
         living = await self._db.read(lambda tx: sessions.live_sessions_of(tx, device.device_id, now))
         if not living:
@@ -171,8 +183,8 @@ class Bridge:
 
     async def refresh(self) -> None:
         """What was revoked goes, and what was renamed has its new name."""
-        now = self._clock.now()
-        self.devices.keep(await self._db.read(lambda tx: store.living(tx, now)))
+        now, known = self._clock.now(), self.devices.ids  # one that says its first word meanwhile is not among them
+        self.devices.keep(await self._db.read(lambda tx: store.living(tx, now)), known)
 
     async def choose(self, selector: str) -> tuple[Device, str | None]:
         """From now on it is meant where none is named. With the alias. Raises DeviceUnknown, AmbiguousDevice."""

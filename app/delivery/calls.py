@@ -135,6 +135,9 @@ class Calls:
         if self._draining:
             raise Draining(retry_after=3)
         if len(self._calls) >= MAX_ALL or self._of_device[device_id] >= MAX_OF_DEVICE:
+            for call in self._calls.values():
+                if not call.wanted():  # who asked has left: it makes room
+                    call.fail(DeviceOffline("nobody waits for the answer any more"))
             raise Overloaded("this device is asked more than it has answered; wait for the answers")
 
     async def _may_come(self, call: _Call) -> bool:

@@ -10,7 +10,7 @@ Kind = Literal["secret", "code", "key", ""]
 
 # Anywhere in the name, after case and separators are gone: X-Hermes-Session-Token, refreshToken, HERMES_API_KEY.
 _PARTS = re.compile(
-    "token|secret|password|passwd|passphrase|authorization|cookie|credential|private|ticket|"
+    "token|secret|password|passwd|passphrase|passcode|authorization|cookie|credential|private|ticket|"
     "(?:api|session|access|signing|hermes|master|encryption|auth|device)key|pair(?:ing)?code"
 )
 # Only as a word of their own: "otp" is also in "footprint".

@@ -11,6 +11,7 @@ from typing import Any
 from mcp_types import CallToolResult, ContentBlock
 
 from app.bridge.commands import COMMANDS, Command
+from app.bridge.errors import CommandUnsupported
 from app.bridge.service import Answer, Bridge
 from app.mcp.errors import NoPicture, PhoneRefused
 from app.mcp.marks import failed, marked, picture, said, untrusted
@@ -29,6 +30,7 @@ DEVICE = {
 ASKS = " The owner is asked for consent first, unless they have lifted that, and may refuse."
 _TOKEN = re.compile(r"(?:MEDIA:)?hermes-relay://([\w-]{8,128})")
 _CODE = re.compile(r"[a-z0-9_]{1,64}")
+_NAME = re.compile(r"\w{1,64}", re.ASCII)
 
 
 class Commands:
@@ -41,7 +43,10 @@ class Commands:
     def _tool(self, command: Command) -> Tool:
         async def run(arguments: Arguments, _: str) -> CallToolResult:
             own = {name: value for name, value in arguments.items() if name != "device"}
-            answer = await self._bridge.ask(command, own, device=arguments.get("device"), caller=CALLER)
+            try:
+                answer = await self._bridge.ask(command, own, device=arguments.get("device"), caller=CALLER)
+            except CommandUnsupported as exc:  # in the phone's own words
+                return failed(CommandUnsupported(), marked("the phone", exc.message))
             return await self._told(command, answer)
 
         schema = command.schema()
@@ -109,7 +114,7 @@ def inline_picture(value: str) -> tuple[str, bytes] | None:
 def holds_text(value: Any) -> bool:
     """Whether there are words in it that the phone may have read somewhere."""
     if isinstance(value, dict):
-        return any(holds_text(item) for item in value.values())
+        return any(not _NAME.fullmatch(name) or holds_text(item) for name, item in value.items())
     if isinstance(value, list):
         return any(holds_text(item) for item in value)
     return isinstance(value, str)

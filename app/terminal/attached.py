@@ -30,8 +30,11 @@ class Attached:
             del views[view.name]
 
     def rename(self, view: View, name: str) -> None:
-        """Its place stays."""
+        """Its place stays. What the link called so before, for it was never told of a new name, it leaves."""
         views = self._links.get(view.peer.link_id, {})
+        if (other := views.get(name)) is not None and other is not view:
+            self._left(other)
+            del views[name]
         self._links[view.peer.link_id] = {name if one is view else key: one for key, one in views.items()}
         view.name = name
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from app.terminal.text import lines, without_questions
 
 MAX_CHARACTERS = 512 * 1024
+JOINED = 4 * 1024  # characters up to which texts are kept as one: of one character each takes fifty bytes more
 PIECE = 64 * 1024  # characters of what is shown again in one frame
 
 _SWITCH = re.compile(r"\x1b\[\?(?:1049|1047|47)([hl])")
@@ -46,7 +47,10 @@ class History:
         return not self._texts
 
     def add(self, text: str) -> None:
-        self._texts.append(text)
+        if self._texts and len(self._texts[-1]) + len(text) <= JOINED:
+            self._texts[-1] += text
+        else:
+            self._texts.append(text)
         self._size += len(text)
         while self._size > MAX_CHARACTERS and len(self._texts) > 1:
             dropped = self._texts.popleft()

@@ -11,7 +11,6 @@ import signal
 import struct
 import subprocess
 import termios
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from app.terminal.errors import TerminalUnavailable
 from app.terminal.host import Hearer
 
 READ_BYTES = 64 * 1024  # in one pass of the loop: then others have their turn
-WRITE_BYTES = 64 * 1024
+WRITE_BYTES = 16 * 1024  # more than a terminal takes at once
 LAST_OUTPUT_S = 0.3  # for what the program wrote last, where another still holds its terminal
 HANG_UP_S = 2.0  # for a program to end when its terminal is gone; then it is killed
 NOT_FOUND = 127  # as a shell says it
@@ -106,11 +105,10 @@ class LocalPty:
         forget: Callable[[LocalPty], None],
     ) -> None:  # fmt: skip
         self.pid: int | None = process.pid
-        self.unwritten = 0
         self._fd, self._process, self._exit_fd, self._hearer, self._forget = fd, process, exit_fd, hearer, forget
         self._loop = asyncio.get_running_loop()
         self.gone = self._loop.create_future()  # `ended` has been called
-        self._queue: deque[memoryview] = deque()
+        self._queue = bytearray()  # one, however small the pieces: each of its own would take a hundred bytes more
         self._paused = self._silent = False  # silent: nothing more will come
         self._late: asyncio.TimerHandle | None = None
         self._loop.add_reader(fd, self._readable)
@@ -165,12 +163,16 @@ class LocalPty:
 
     # input
 
+    @property
+    def unwritten(self) -> int:
+        return len(self._queue)
+
     def write(self, data: bytes) -> None:
         if self._silent or not data:
             return
-        self._queue.append(memoryview(data))
-        self.unwritten += len(data)
-        if len(self._queue) == 1:
+        waits = bool(self._queue)
+        self._queue += data
+        if not waits:
             self._writable()
             if self._queue:
                 self._loop.add_writer(self._fd, self._writable)
@@ -178,17 +180,11 @@ class LocalPty:
     def _writable(self) -> None:
         try:
             while self._queue:
-                written = os.write(self._fd, self._queue[0][:WRITE_BYTES])
-                self.unwritten -= written
-                if written == len(self._queue[0]):
-                    self._queue.popleft()
-                else:
-                    self._queue[0] = self._queue[0][written:]
+                del self._queue[: os.write(self._fd, self._queue[:WRITE_BYTES])]
         except BlockingIOError:
             return
         except OSError:  # the other side is gone: reading says so too
             self._queue.clear()
-            self.unwritten = 0
         self._loop.remove_writer(self._fd)
 
     def resize(self, cols: int, rows: int) -> None:
@@ -207,7 +203,6 @@ class LocalPty:
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._queue.clear()
-        self.unwritten = 0
         os.close(self._fd)
         if self._process.returncode is not None:
             self._end()

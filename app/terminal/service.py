@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -16,8 +15,6 @@ from app.clock import Clock
 from app.db import Database
 from app.delivery.peer import Peer, granted
 from app.errors import Draining
-from app.settings import SshSettings, TerminalSettings, inherited_environment
-from app.tasks import Supervisor
 from app.terminal.attached import Attached
 from app.terminal.bare import BareSession
 from app.terminal.errors import (
@@ -30,7 +27,6 @@ from app.terminal.errors import (
 )
 from app.terminal.history import Page
 from app.terminal.host import Host
-from app.terminal.local import Local
 from app.terminal.shells import Shells
 from app.terminal.tmux import PREFIX, Tmux, TmuxSession
 from app.terminal.view import Session, View
@@ -287,28 +283,3 @@ def _shown(page: Page) -> Answer:
         first += len(lines) - len(lines) // 2
         lines = lines[-(len(lines) // 2) :]
     return {"first": first, "lines": lines, "oldest": page.oldest, "total": page.total}
-
-
-@asynccontextmanager
-async def open_terminals(
-    settings: TerminalSettings, ssh: SshSettings, *, db: Database, clock: Clock, tasks: Supervisor
-) -> AsyncIterator[Terminals]:
-    """Raises Misconfigured."""
-    terminals = Terminals(_host(settings, ssh, tasks), db, clock)
-    try:
-        yield terminals
-    finally:
-        await terminals.close()
-
-
-def _host(settings: TerminalSettings, ssh: SshSettings, tasks: Supervisor) -> Host | None:
-    match settings.terminal_backend:
-        case "local":
-            return Local(settings.terminal_shell, inherited_environment())
-        case "ssh" if ssh.ssh_host:
-            from app.terminal.ssh import Ssh  # the library takes 0.2 s and 6 MB, which others need not spend
-            from app.terminal.ssh_target import Target
-
-            return Ssh(Target.of(ssh), tasks, shell=settings.terminal_shell or "")
-        case _:
-            return None

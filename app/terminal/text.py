@@ -11,24 +11,31 @@ import re
 
 MAX_HELD = 64 * 1024  # characters of an unfinished sequence; a longer one is passed on in pieces
 
+_ST = "\x1b\\"
 _STRINGS = "]PX^_"  # what begins a sequence that holds a text: OSC, DCS, SOS, PM, APC
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[ -/]*|[\]PX^_][^\x07\x18\x1a\x1b]*)\Z")
 
-# Each begins with a set of characters, for which the engine looks fast; what they are is asked after.
-_END = r"(?:\x07|\x1b\\|\x9c)"
+# Each begins with a set of characters, for which the engine looks fast; what they are is asked after. No text holds
+# what begins a sequence, and none is read twice (`*+`): so the time is that of the length, whatever is written.
+_BREAKS = r"\x18\x1a\x1b\x90\x9a-\x9d\x9f"
+_TEXT, _LONG = rf"[^\x07{_BREAKS}]*+", rf"[^{_BREAKS}]*+"
+_END = r"(?:\x07|\x1b\\|\x9c|(?=\x1b))"  # many terminals take any ESC for the end
 _QUESTIONS = re.compile(
-    r"[\x05\x1b\x90\x9b\x9d](?:(?<=\x05)"  # answerback
+    r"[\x05\x1b\x90\x9a\x9b\x9d\x9f](?:(?<=[\x05\x9a])"  # answerback, identify
     r"|(?:(?<=\x9b)|(?<=\x1b)\[)(?:"
     r"[?>=]?[0-9;]*[nc]"  # status, cursor position, attributes
     r"|[?>]?[0-9;]*\$p"  # the state of a mode
     r"|>[0-9;]*q"  # name and version
-    r"|[0-9;]*(?:x|\*y)"  # parameters, a checksum of the screen
-    r"|\?u"  # the keyboard protocol
-    r"|(?:1[1-9]|2[01])(?:;[0-9;]*)?t)"  # the size and title of the window
-    r"|(?:(?<=\x9d)|(?<=\x1b)\])[^\x07\x1b\x9c]*;\?[^\x07\x1b\x9c]*" + _END +  # colours, clipboard
-    r"|(?:(?<=\x90)|(?<=\x1b)P)[+$]q[^\x1b\x9c]*" + _END +  # settings, capabilities
-    r"|(?<=\x1b)(?:_G[^\x1b]*\x1b\\|Z))"  # pictures, identify
-)  # fmt: skip
+    r"|[0-9;]*(?:x|\*y|\$[uw]|&u|#[R|]|'\|)"  # parameters, a checksum of the screen, reports of state, colours, mouse
+    r"|\?[0-9;]*[Smu]"  # graphics, what keys send, the keyboard protocol
+    r"|0*(?:1[1-9]|2[01])(?:;[0-9;]*)?t)"  # the size and title of the window
+    rf"|(?:(?<=\x9d)|(?<=\x1b)\])(?:(?:[^;\x07{_BREAKS}]|;(?!\?))*+;\?"  # colours, clipboard
+    rf"|(?:9|21|52|60|61|99|777)(?=[;\x07{_BREAKS}])"  # colours, features; and what is done once: clipboard, notices
+    rf"|1337;(?:Report|Capabilities|RequestUpload)){_TEXT}{_END}"
+    rf"|(?:(?<=\x90)|(?<=\x1b)P)[0-9;]*[+$]q{_LONG}{_END}"  # settings, capabilities
+    rf"|(?:(?<=\x9f)|(?<=\x1b)_)G{_LONG}{_END}"  # pictures
+    r"|(?<=\x1b)Z)"  # identify
+)
 _SEQUENCES = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
     r"(?:(?<=\x1b)(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]))?"
@@ -70,8 +77,11 @@ def _whole(text: str) -> int:
 
 
 def without_questions(text: str) -> str:
-    """`text` has no unfinished sequence."""
-    return _QUESTIONS.sub("", text)
+    """`text` has no unfinished sequence. Nor has it what is to happen once only: a clipboard that is set, a notice.
+
+    What is taken out leaves an ST, which does nothing, lest what stood around it become a question.
+    """
+    return _QUESTIONS.sub(lambda _: _ST, text)
 
 
 def lines(text: str) -> list[str]:

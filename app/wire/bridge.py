@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from app.errors import PayloadInvalid
+from app.wire.depth import is_too_deep
 from app.wire.payloads import Id, Payload
 
 MAX_STATUS = 64 * 1024  # bytes as JSON; the Android app's has about 1 KiB
@@ -23,10 +24,9 @@ class BridgeResponse(Payload):
 
 def encoded_status(payload: Mapping[str, Any]) -> bytes:
     """What a phone says of itself, as JSON. Raises PayloadInvalid."""
-    try:
-        encoded = orjson.dumps(payload)
-    except orjson.JSONEncodeError:
-        raise PayloadInvalid("a status may not be nested so deeply") from None
+    if is_too_deep(payload, MAX_STATUS):
+        raise PayloadInvalid("a status may not be nested so deeply")
+    encoded = orjson.dumps(payload)
     if len(encoded) > MAX_STATUS:
         raise PayloadInvalid(f"a status has at most {MAX_STATUS} bytes")
     return encoded

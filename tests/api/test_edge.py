@@ -167,6 +167,19 @@ async def test_a_blocked_address_gets_no_upgrade(tmp_path: Path) -> None:
         assert (await phone.ask("system", "auth", credentials(session_token=token))).type == "auth.ok"
 
 
+async def test_a_token_of_the_host_is_the_wrong_one_elsewhere_and_no_guess(tmp_path: Path) -> None:
+    them = {"X-Forwarded-For": "203.0.113.7"}
+    async with running(settings_for(tmp_path, **PROXY)) as relay, client_of(relay, headers=them) as http:
+        link = {"Authorization": f"Bearer {relay.relay.link.read()}"}
+        for _ in range(3):
+            answers = [await http.get(path, headers=link) for path in ("/session", "/relay/info", "/devices")]
+            codes = [answer.headers["X-Talaria-Error"] for answer in answers]
+            assert codes == ["device_required", "device_required", "operator_required"]
+        assert (await http.get("/phone/replies", headers=link)).status_code == 200
+        guessed = [await http.get("/session", headers={"Authorization": f"Bearer guess{n}"}) for n in range(6)]
+        assert [answer.status_code for answer in guessed] == [401] * 5 + [429]
+
+
 async def test_a_peer_that_may_be_many_keeps_its_upgrades(relay: RunningRelay) -> None:
     token = (await relay.connect()).token
     offer = await relay.relay.pairing.mint()

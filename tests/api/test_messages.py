@@ -80,7 +80,7 @@ async def test_who_may(relay: RunningRelay, http: httpx.AsyncClient) -> None:
     body = {"text": "hello"}
     link = bearer(relay.relay.link.read())
     assert (await http.post("/messages", json=body, headers=link)).status_code == 202
-    assert (await http.get("/sessions", headers=link)).status_code == 401  # it opens nothing else of the operator's
+    assert (await http.get("/sessions", headers=link)).status_code == 403  # it opens nothing else of the operator's
     assert code(await http.post("/messages", json=body)) == (401, "session_required")
     assert code(await http.post("/messages", json=body, headers=bearer("nonsense"))) == (401, "session_unknown")
     assert code(await http.post("/messages", json=body, headers=bearer(mute.token))) == (403, "grant_missing")

@@ -132,7 +132,10 @@ class PhoneSimulator:
         if (method, path) == ("GET", "/clipboard"):
             return 200, {"text": self.clipboard}
         does = getattr(self, "_" + re.sub(r"\W", "_", path.strip("/")), None)
-        reply: Reply = does(body) if does is not None else (200, {"ok": True})
+        try:
+            reply: Reply = does(body) if does is not None else (200, {"ok": True})
+        except (KeyError, TypeError, AttributeError):
+            return 400, {"error": "a parameter is missing or of another type"}
         return reply
 
     def _nodes(self) -> list[Json]:

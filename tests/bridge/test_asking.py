@@ -10,6 +10,8 @@ import pytest
 
 from app.bridge.commands import BY_NAME
 from app.delivery.calls import MAX_OF_DEVICE
+from app.delivery.errors import DeviceOffline
+from app.errors import Overloaded
 from app.sessions.changes import Change
 from tests.bridge.conftest import Simulate
 from tests.bridge.phone_simulator import PhoneSimulator
@@ -270,3 +272,52 @@ async def test_what_is_no_body_of_a_command_is_refused(
 
 async def test_other_methods_are_refused(http: httpx.AsyncClient) -> None:
     assert code(await http.put("/tap")) == (405, "method_not_allowed")
+
+
+async def test_a_whole_name_goes_before_a_word_of_another(http: httpx.AsyncClient, simulate: Simulate) -> None:
+    one, other = await simulate(device_name="Pixel"), await simulate(device_name="Pixel Fold")
+    assert (await http.post("/tap", json={"device": "pixel"})).status_code == 200
+    assert (len(one.heard), len(other.heard)) == (1, 0)
+
+
+async def test_what_was_meant_for_one_that_is_away_is_not_done_on_another(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    one, other = await simulate(device_name="Pixel"), await simulate(device_name="Pixel Fold")
+    await one.phone.hang_up()
+    while relay.relay.bridge.is_online(one.device_id):
+        await relay.relay.db.read(lambda tx: None)
+    answer = await http.post("/tap", json={"device": "pixel"}, headers={"X-Talaria-Timeout": "0.05"})
+    assert code(answer) == (503, "device_offline")
+    assert other.heard == []
+
+
+async def test_a_chosen_phone_that_is_revoked_stands_before_no_other(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    gone, left = await simulate(device_name="Old"), await simulate(device_name="New")
+    await http.post("/bridge/select-active", json={"device": "old"})
+    (prefix,) = [one.prefix for one in await relay.relay.sessions.list() if one.device_name == "Old"]
+    await relay.relay.sessions.revoke(prefix, actor="test")
+    while relay.relay.bridge.is_online(gone.device_id):
+        await relay.relay.db.read(lambda tx: None)
+    assert (await http.post("/tap", json={})).status_code == 200
+    assert len(left.heard) == 1
+
+
+async def test_callers_that_have_left_make_room(relay: RunningRelay, simulate: Simulate) -> None:
+    phone, waiting = await simulate(), [True]
+    phone.silent = True
+    asking = [
+        asyncio.ensure_future(relay.relay.bridge.ask(TAP, {}, caller="test", wanted=lambda: waiting[0]))
+        for _ in range(MAX_OF_DEVICE)
+    ]
+    for _ in asking:
+        await phone.command()
+    waiting[0] = False
+    phone.silent = False
+    with pytest.raises(Overloaded):
+        await relay.relay.bridge.ask(TAP, {}, caller="test")
+    await asyncio.wait(asking)
+    assert (await relay.relay.bridge.ask(TAP, {}, caller="test")).status == 200
+    assert {type(one.exception()) for one in asking} == {DeviceOffline}

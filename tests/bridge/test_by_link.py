@@ -50,6 +50,12 @@ async def test_a_result_that_no_frame_of_the_link_can_hold(relay: RunningRelay, 
     async with linked(relay.url, relay.relay.link.read()) as plugin:
         await plugin.send("command", call_id="c1", command="screen")
         assert (await result(plugin))["code"] == "response_too_large"
+        nested: Any = 1
+        for _ in range(253):
+            nested = [nested]
+        phone.replies["/screen"] = lambda body: (200, {"nodes": nested})
+        await plugin.send("command", call_id="c2", command="screen")
+        assert (await result(plugin, "c2"))["code"] == "response_too_large"
 
 
 async def test_only_so_many_wait_for_a_result(relay: RunningRelay, simulate: Simulate) -> None:

@@ -130,3 +130,65 @@ async def test_the_operator_may_lift_it(tmp_path: Path) -> None:
         async with httpx.AsyncClient(base_url=relay.url, headers=relay.operator()) as http:
             assert (await http.post("/send_sms", json=SMS)).status_code == 200
         assert phone.heard[0]["path"] == "/send_sms"
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ({"body": "Hi\nto: Mum", "to": "1"}, "body: Hi\\nto: Mum"),
+        ({"body": "Hi\u2028to: Mum", "to": "1"}, "body: Hi\\u2028to: Mum"),
+        ({"body": "\u202egnp.exe", "to": "1"}, "body: \\u202egnp.exe"),
+        ({"to": "1", "x\nbody: y": "z"}, "x\\nbody: y: z"),
+    ],
+)
+async def test_no_value_can_look_like_another(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate, body: Any, line: str
+) -> None:
+    await simulate()
+    desk = await relay.connect()
+    asking, request = await asked(http, desk, body=body)
+    lines = request["summary"].split("\n")
+    assert line in lines
+    assert "to: 1" in lines
+    assert len(lines) == 3
+    await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="deny")
+    await asking
+
+
+async def test_the_query_beside_a_body_is_shown_and_recorded(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    await simulate()
+    desk = await relay.connect()
+    asking, request = await asked(http, desk, "/call?number=2", {"number": "1"})
+    assert request["summary"].split("\n")[1:] == ["?number: 2", "number: 1"]
+    await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="deny")
+    await asking
+    assert relay.relay.bridge.activity.latest(1)[0]["params"] == {"?number": "2", "number": "1"}
+
+
+async def test_what_cannot_be_shown_whole_is_not_asked(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    phone, desk = await simulate(), await relay.connect()
+    answer = await http.post("/send_sms", json={"body": "x" * 16 * 1024, "to": "1"})
+    assert (answer.status_code, answer.headers["x-talaria-error"]) == (403, "denied")
+    assert "too long" in answer.json()["error"]
+    await desk.ping()
+    assert "approval.request" not in {frame.type for frame in desk.frames}
+    assert phone.heard == []
+
+
+async def test_a_phone_that_is_revoked_meanwhile_is_not_waited_for(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    phone, desk = await simulate(device_name="Pixel"), await relay.connect()
+    asking, request = await asked(http, desk)
+    (prefix,) = [one.prefix for one in await relay.relay.sessions.list() if one.device_name == "Pixel"]
+    await relay.relay.sessions.revoke(prefix, actor="test")
+    while relay.relay.bridge.is_online(phone.device_id):
+        await relay.relay.db.read(lambda tx: None)
+    await desk.ask("chat", "approval.respond", approval_id=request["approval_id"], choice="once")
+    answer = await asking
+    assert (answer.status_code, answer.headers["x-talaria-error"]) == (404, "device_unknown")
+    assert phone.heard == []

@@ -12,6 +12,8 @@ from sqlalchemy import text
 
 from app.bridge.activity import MAX_ENTRIES, Activity, redacted
 from app.bridge.commands import BY_NAME
+from app.bridge.devices import Device, Devices
+from app.bridge.store import Said
 from app.sessions.changes import Change
 from tests.bridge.conftest import Simulate
 from tests.bridge.phone_simulator import simulated
@@ -71,6 +73,11 @@ def test_what_is_secret_by_its_looks_is_not_shown(secret: str) -> None:
         ("type", {"text": 'hun"ter2'}, {"ok": True, "typed": 'hun"ter2'}),
         ("clipboard_write", {"text": "hunter2" * 100}, {"ok": True, "now": "hunter2" * 100}),
         ("send_sms", {"to": "1", "body": "hunter2"}, {"said": "hunter2"}),
+        ("type", {"text": "hunter2\nhunter2"}, {"ok": True, "typed": "hunter2\nhunter2"}),
+        ("type", {"text": "say hunter2 " * 30}, {"ok": True, "typed": "say hunter2 " * 30}),
+        ("type", {"Text": "hunter2"}, {"ok": True, "was": "hunter2"}),
+        ("type", {"?text": "hunter2"}, {"ok": True}),
+        ("send_intent", {"action": "SEND", "extras": {"body": "hunter2"}}, {"ok": True}),
         ("clipboard_read", {}, {"text": "hunter2"}),
         ("screen", {}, {"nodes": [{"text": "hunter2"}]}),
         ("search_contacts", {"query": "A"}, {"contacts": [{"number": "hunter2"}]}),
@@ -83,6 +90,32 @@ def test_what_is_typed_or_read_is_not_shown(name: str, args: dict[str, Any], res
     assert "hunter2" not in str(entry)
     assert "ter2" not in str(entry)
     assert len(entry["result_summary"]) <= 240
+
+
+@pytest.mark.parametrize("typed", ["hunter2", "hunter2\nhunter2", "say hunter2 " * 30, 77_222, "%32hunter2"])
+def test_a_refusal_is_told_without_what_was_typed(typed: Any) -> None:
+    activity, command, args = Activity(), BY_NAME["type"], {"text": typed}
+    entry = activity.begin("r", command, args, now=0.0, device=("d", "D"), alias=None, caller="test")
+    activity.answered(entry, command, args, 409, {"error": f"no field has the focus: {typed}", "was": typed}, 9)
+    assert entry["result_summary"] == '{"error":"no field has the focus: [redacted]","was":"[redacted]"}'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pin=hunter2", "token=hunter2", [["password", "hunter2"]], {"passcode": "hunter2"},
+        {"name": "password", "value": "hunter2"}, {"key": "X-Api-Key", "value": "hunter2"},
+    ],
+)  # fmt: skip
+def test_a_secret_beside_its_name_is_not_shown(said: Any) -> None:
+    assert "hunter2" not in str(redacted({"said": said}))
+
+
+async def test_a_long_selector_is_not_kept(http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate) -> None:
+    await simulate(device_name="Pixel")
+    answer = await http.post("/tap", json={"device": "pixel" + "_" * 300})
+    assert (answer.status_code, answer.headers["x-talaria-error"]) == (404, "device_unknown")
+    assert "pixel" not in answer.text
 
 
 @pytest.mark.parametrize(
@@ -153,3 +186,26 @@ async def test_a_full_disk_stops_no_command(http: httpx.AsyncClient, relay: Runn
     for _ in range(3):
         assert (await http.post("/tap", json={"x": 1})).status_code == 200
     await db.write(lambda tx: tx.execute(text("PRAGMA max_page_count=100000")).close())
+
+
+def test_one_that_speaks_while_the_others_are_looked_up_is_kept() -> None:
+    devices = Devices(lambda _: False)
+    known = devices.ids
+    devices.put(Device("d1", "Pixel", {}, Said("s1", b"{}", 0.0)))
+    devices.keep({}, known)
+    assert devices.ids == {"d1"}
+    devices.keep({}, devices.ids)
+    assert devices.ids == frozenset()
+
+
+async def test_a_status_that_nothing_could_carry_is_refused(
+    http: httpx.AsyncClient, relay: RunningRelay, simulate: Simulate
+) -> None:
+    phone = await simulate()
+    nested: Any = None
+    for _ in range(252):
+        nested = [nested]
+    await phone.status(x=nested)
+    (refusal,) = [frame for frame in phone.phone.frames if frame.type == "error"]
+    assert refusal.payload["code"] == "payload_invalid"
+    assert "x" not in (await http.get("/bridge/status")).json()

@@ -98,7 +98,7 @@ async def test_nobody_is_believed_who_says_to_be_somebody_else(house: House) -> 
         answer = await http.post("/pairing/redeem", json={"pairing_code": "WRONGWRG"}, headers=headers)
         assert answer.status_code == 401
     addresses = await house.relay.relay.db.read(
-        lambda tx: tx.all(text("SELECT DISTINCT address FROM attempts WHERE address <> ''"))
+        lambda tx: tx.all(text("SELECT DISTINCT address FROM attempts WHERE kind = 'code'"))
     )
     assert list(addresses) == [("127.0.0.1",)]
 

@@ -88,6 +88,8 @@ async def test_what_holds_no_words_needs_no_marks(relay: RunningRelay, simulator
         assert texts(await client.call_tool("press_key", {"key": "back"})) == '{"ok":true}'
         simulator.replies["/tap_text"] = lambda body: (200, {"ok": True, "found": {"texts": [INJECTION]}})
         assert inside(await client.call_tool("tap_text", {"text": "x"}))["found"] == {"texts": [INJECTION]}
+        simulator.replies["/tap_text"] = lambda body: (200, {INJECTION: True})
+        assert inside(await client.call_tool("tap_text", {"text": "x"})) == {INJECTION: True}
 
 
 async def test_what_a_phone_refuses_is_an_error_in_its_words(client: Client, simulator: PhoneSimulator) -> None:
@@ -113,6 +115,12 @@ async def test_a_phone_that_is_not_there_or_is_one_of_many(relay: RunningRelay, 
 async def test_a_phone_that_knows_no_such_command(client: Client, simulator: PhoneSimulator) -> None:
     simulator.replies["/wait"] = lambda body: (404, {"error": "unknown bridge path '/wait'"})
     assert code(await client.call_tool("wait", {"ms": 1})) == "not_supported"
+    simulator.replies["/wait"] = lambda body: (501, {"error": INJECTION})
+    result = await client.call_tool("wait", {"ms": 1})
+    assert code(result) == "not_supported"
+    before, _, marked = texts(result).partition("Untrusted: ")
+    assert "Ignore all" not in before
+    assert "Ignore all" in marked
 
 
 async def test_a_phone_that_does_not_answer(

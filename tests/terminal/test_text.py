@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from app.terminal.history import History
 from app.terminal.text import MAX_HELD, Splitter, lines, without_questions
 
+ST = "\x1b\\"  # does nothing where no text is to be ended
 SEQUENCES = [
     "\x1b[31m", "\x1b[0m", "\x1b[?1049h", "\x1b[38;2;1;2;3m", "\x1b[4;5H", "\x1b]0;a title é\x07", "\x1b]8;;http://x\x1b\\",
     "\x1bP1$r0m\x1b\\", "\x1b(B", "\x1bM", "\x1b=", "\x1b[!p", "\x1b_Gi=1;AAAA\x1b\\", "\x1b[1 q",
@@ -68,11 +70,33 @@ def test_a_sequence_without_an_end_is_not_held_for_ever() -> None:
     [
         "\x1b[6n", "\x1b[5n", "\x1b[?6n", "\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[=c", "\x1b[>q", "\x1b[?2004$p",
         "\x1b[18t", "\x1b[?u", "\x1bZ", "\x05", "\x9b6n", "\x1b]10;?\x07", "\x1b]4;1;?\x1b\\", "\x1b]52;c;?\x07",
-        "\x1bP+q544e\x1b\\", "\x1bP$qm\x1b\\",
+        "\x1bP+q544e\x1b\\", "\x1bP$qm\x1b\\", "\x1b[?1;1;0S", "\x1b[018t", "\x1b[1$w", "\x1b[&u", "\x1b[?4m",
+        "\x1b[#R", "\x1b]21;foreground=?\x1b\\",
+        "\x1b]1337;ReportCellSize\x07", "\x9a", "\x9fGa=q;AAAA\x9c", "\x1b]60\x07",
+        "\x1b]52;c;aGk=\x07", "\x1b]9;notice\x07", "\x1b]777;notify;a;b\x1b\\",
     ],
 )  # fmt: skip
 def test_questions_are_taken_out(question: str) -> None:
-    assert without_questions(f"a{question}b") == "ab"
+    assert without_questions(f"a{question}b") == f"a{ST}b"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[\x1b[6n6n", f"\x1b[{ST}6n"),
+        ("\x1b]11;\x1b[6n?\x07", f"\x1b]11;{ST}?\x07"),
+        ("\x1b]11;?\x1b[0m", f"{ST}\x1b[0m"),
+    ],
+)
+def test_what_stands_around_a_question_does_not_become_one(text: str, shown: str) -> None:
+    assert without_questions(text) == shown
+
+
+@pytest.mark.parametrize("begun", ["\x1b]" + ";?" * 150_000, "\x9d\n" * 150_000, "\x90+q" * 100_000])
+def test_many_texts_without_an_end_take_no_long(begun: str) -> None:
+    before = time.process_time()
+    without_questions(begun)
+    assert time.process_time() - before < 2
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES[:7] + SEQUENCES[8:12])
