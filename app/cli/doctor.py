@@ -54,4 +54,4 @@ def _show(findings: list[dict[str, Any]]) -> None:
             say(f"{'':4}  {'':{width}}  → {printable(finding['do'])}")
     counts = {state: sum(one["state"] == state for one in findings) for state in _ORDER}
     say()
-    say("{fail} failed, {warn} warnings, {ok} fine, {skip} not looked at.".format(**counts))
+    say("Failed: {fail}. Warnings: {warn}. Fine: {ok}. Not looked at: {skip}.".format(**counts))
