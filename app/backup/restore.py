@@ -43,10 +43,10 @@ class Restored:
 def put_back(unpacked: Path, manifest: Manifest, data_dir: Path, database: Path, now: float) -> Restored:
     """No relay may run on this directory. Raises BackupFailed."""
     staged = unpacked / DATABASE
-    known = store.before(database, now)
-    with files.opened(staged) as db:
-        is_ours = known is not None and store.relay_id(db) == known.relay_id
     try:
+        known = store.before(database, unpacked / "before.db", now)
+        with files.opened(staged) as db:
+            is_ours = known is not None and store.relay_id(db) == known.relay_id
         revived = store.settle(staged, known if is_ours else None, manifest.made_at, now)
         kept = _keep(database)
         moves = [_stage(_keys(unpacked, name, data_dir, is_ours=is_ours), data_dir / name) for name in KEYS]

@@ -9,6 +9,7 @@ import sqlite3
 import tarfile
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 
@@ -17,6 +18,7 @@ from app.backup.errors import BackupFailed, BackupInvalid
 from app.db.files import opened
 from app.errors import Misconfigured
 from app.sessions import keys
+from app.sessions.changes import Change
 from app.sessions.keys import SessionKeys, merged
 from tests.relay import running, settings_for
 
@@ -99,6 +101,31 @@ async def test_a_database_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> 
     assert relay_id(data_dir) == was
     assert done.kept is not None
     assert done.kept.read_bytes().startswith(b"spoilt")
+
+
+async def test_what_was_cut_and_rotated_since_stays_as_it_is_now(tmp_path: Path) -> None:
+    data_dir, packed = tmp_path / "data", io.BytesIO()
+    async with running(settings_for(data_dir)) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        phone = await relay.connect()
+        old = phone.auth["refresh_token"]
+        archive.write(data_dir, data_dir / "talaria.db", packed, NOW)
+        renewed = (await http.post("/session/renew", json={"refresh_token": old})).json()
+        (session,) = await relay.relay.sessions.list()
+        await relay.relay.sessions.alter(session.prefix, Change(grants={"terminal": 1}))
+        seen = {"Authorization": f"Bearer {renewed['session_token']}"}
+        assert (await http.get("/session", headers=seen)).status_code == 200
+        again = (await http.post("/session/renew", json={"refresh_token": renewed["refresh_token"]})).json()
+        cut = (await http.get("/session", headers=seen)).json()["grants"]["terminal"]
+    packed.seek(0)
+    with archive.unpacked(packed, data_dir) as (files, manifest):
+        restore.put_back(files, manifest, data_dir, data_dir / "talaria.db", NOW)
+    async with running(settings_for(data_dir)) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        seen = {"Authorization": f"Bearer {again['session_token']}"}
+        assert (await http.get("/session", headers=seen)).json()["grants"]["terminal"] == cut
+        newest = await http.post("/session/renew", json={"refresh_token": again["refresh_token"]})
+        assert newest.status_code == 200
+        reused = await http.post("/session/renew", json={"refresh_token": old})
+        assert reused.status_code == 401, "a refresh token that was used up is good again"
 
 
 def test_of_two_files_of_keys_all_verify_and_ours_signs(tmp_path: Path) -> None:
