@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -309,3 +310,15 @@ async def test_a_name_is_free_when_its_end_is_told(
         await it.type("exit 3\r")
         assert (await it.detached())["status"] == 3
         assert not (await sit(it.phone)).attached["reattach"]
+
+
+async def test_a_loop_ends_with_its_session(relay: RunningRelay) -> None:
+    """What runs in the foreground of a loop is a group of its own: a hang-up of that alone leaves the loop running."""
+    it = await seat(relay)
+    shell = int(re.findall(r"\d+", await it.run("echo $$"))[-1])
+    await it.type("while :; do echo tick; sleep 0.05; done\r")
+    await it.until("tick\r\ntick")
+    await it.phone.ask("terminal", "terminal.kill", session_name="work")
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{shell}").exists():  # noqa: ASYNC110 - the kernel tells nobody but its parent
+            await asyncio.sleep(0.02)
