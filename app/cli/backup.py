@@ -9,19 +9,20 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from time import sleep
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from app.backup import archive, restore
-from app.backup.archive import Manifest
-from app.backup.restore import Restored
 from app.cli.client import CommandFailed, RelayClient, own_url
 from app.cli.show import note, printable, wrapped
 from app.clock import Clock
 from app.data_dir import InUse, check, held, make
-from app.db.files import sqlite_path
 from app.settings import ServerSettings, load_settings
+
+# Below, what knows the database is imported where it is used: it takes 0.4 s, which no other command need spend.
+if TYPE_CHECKING:
+    from app.backup.archive import Manifest
+    from app.backup.restore import Restored
 
 STOPS_WITHIN_S = 30.0
 PAUSE_S = 0.1
@@ -35,6 +36,9 @@ def backup(file: _File) -> None:
 
     Whoever has the file can be this relay: keep it as you keep a password. Uploaded files are not in it.
     """
+    from app.backup import archive
+    from app.db.files import sqlite_path
+
     server = load_settings().server
     database = sqlite_path(server.sqlite_url())
     if os.path.isdir(server.data_dir):
@@ -59,6 +63,9 @@ def restore_command(
     Sessions revoked since stay revoked. What was under way at the time of the backup ends as uncertain, codes that were
     open are void, and each phone is told to read again.
     """
+    from app.backup import archive, restore
+    from app.db.files import sqlite_path
+
     server = load_settings().server
     make(server.data_dir)
     with _source(file) as source, archive.unpacked(source, server.data_dir) as (files, manifest):
