@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import socket
@@ -323,7 +324,10 @@ def listen(host: str, port: int) -> socket.socket:
         return listener
     except OSError as exc:
         listener.close()
-        raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+        do = ""
+        if exc.errno == errno.EADDRINUSE:
+            do = ". Another relay runs, or something else has the port: stop that, or set TALARIA_PORT to another"
+        raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}{do}") from exc
 
 
 async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> None:

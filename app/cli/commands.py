@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from app import __version__
 from app.cli.backup import backup, restore_command
@@ -21,7 +22,21 @@ from app.cli.send import send
 from app.cli.serve import serve
 from app.cli.token import token
 
+ORDER = (
+    "serve", "demo", "pair", "confirm", "devices", "send", "push", "doctor", "config", "token", "keys", "backup",
+    "restore", "hermes-plugin",
+)  # fmt: skip
+
+
+class InOrder(TyperGroup):
+    """Typer puts commands that have commands of their own last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+
 app = typer.Typer(
+    cls=InOrder,
     help="A self-hosted relay that puts the Hermes Agent of a home server on its owner's phone.",
     no_args_is_help=True,
     add_completion=False,
@@ -46,17 +61,18 @@ def _options(
     pass
 
 
+# A line each in `talaria --help`, so none may be longer than what 80 columns leave of it.
 app.command()(serve)
-app.command()(demo)
-app.command()(pair)
-app.command()(confirm)
+app.command(short_help="Try it without a Hermes: only the agent is a stand-in.")(demo)
+app.command(short_help="Pair a phone by a QR code, a link or a code.")(pair)
+app.command(short_help="Let a device in that waits with six digits.")(confirm)
 app.add_typer(devices, name="devices")
-app.command()(send)
+app.command(short_help="Send a message to the paired phones.")(send)
 app.add_typer(push, name="push")
-app.add_typer(hermes_plugin, name="hermes-plugin")
-app.command()(doctor)
-app.command()(backup)
-app.command("restore")(restore_command)
-app.command()(config)
-app.command()(token)
+app.command(short_help="Look at everything the relay needs; say what to do.")(doctor)
+app.command(short_help="Show the settings in force and where each came from.")(config)
+app.command(short_help="Print the operator's token or the link's, or exchange it.")(token)
 app.add_typer(keys, name="keys")
+app.command(short_help="Copy the database and the keys into one file.")(backup)
+app.command("restore", short_help="Put a backup in the place of what is there.")(restore_command)
+app.add_typer(hermes_plugin, name="hermes-plugin", short_help="Let Hermes speak first: cron, notices, slash commands.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.client import CommandFailed, RelayClient, RelayRefused
-from app.cli.pair import parse_ttl
+from app.cli.pair import known_grant, parse_ttl
 from app.cli.show import date, duration, listed, printable, say, say_json, say_table
 from app.clock import Clock
 from app.sessions.grants import DEFAULT
@@ -138,6 +138,7 @@ def _sessions(device: Device) -> list[str]:
 
 def _parse_grant(text: str) -> tuple[str, int]:
     name, given, time = text.partition("=")
+    known_grant(name)
     if given:
         return name, ENDED if time == "off" else parse_ttl(time)
     return name, DEFAULT.get(name) or 0

@@ -87,7 +87,11 @@ def _mcp_url(link: str) -> str:
 
 def _token(file: Path | None) -> str:
     if file is None:
-        return host_token(load_settings().server.data_dir, LinkToken)
+        try:
+            return host_token(load_settings().server.data_dir, LinkToken)
+        except CommandFailed as exc:
+            do = "If Hermes has another user, put what `talaria token link` prints into a file for --token-file"
+            raise CommandFailed(f"{exc.message}. {do}") from None
     try:
         token = file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:

@@ -12,6 +12,7 @@ import typer
 
 from app.cli.client import RelayClient, RelayRefused
 from app.cli.show import clock_time, complain, duration, listed, note, printable, say, say_json, wrapped
+from app.sessions.grants import KNOWN
 from app.settings import parse_duration
 
 POLL_S = 25  # the relay holds the question open for at most 30
@@ -61,6 +62,13 @@ def pair(
             raise typer.Exit(1)
 
 
+def known_grant(name: str) -> str:
+    """Raises typer.BadParameter."""
+    if name not in KNOWN:
+        raise typer.BadParameter(f"unknown grant {name!r}: there are {listed(KNOWN)}")
+    return name
+
+
 def mint(
     relay: RelayClient, *, name: str | None = None, grants: Sequence[str] | None = None, ttl: str | None = None,
     purpose: str = "web", **more: Any,
@@ -70,7 +78,7 @@ def mint(
     if name is not None:
         body["name"] = name
     if grants:
-        body["grants"] = [part.strip() for item in grants for part in item.split(",") if part.strip()]
+        body["grants"] = [known_grant(part.strip()) for item in grants for part in item.split(",") if part.strip()]
     if ttl is not None:
         body["ttl_seconds"] = parse_ttl(ttl)
     try:
@@ -124,11 +132,11 @@ def show_offer(offer: Mapping[str, Any]) -> None:
         what = (
             f"code from afar yet: it leads to {offer['relay_url']}" if scanned else "link yet: it leads to this machine"
         )
-        note(
-            f"\nNo phone can reach this {what}. Give the relay an\n"
-            f"HTTPS name: `tailscale serve --bg {port}`, set TALARIA_PUBLIC_URL to what that\n"
-            "prints (https://<host>.<tailnet>.ts.net), and start the relay again."
+        do = (
+            f"Give the relay an HTTPS name: `tailscale serve --bg {port}`, set TALARIA_PUBLIC_URL to what that prints"
+            " (https://<host>.<tailnet>.ts.net), and start the relay again."
         )
+        note("\n" + wrapped(f"No phone can reach this {what}. {do}"))
 
 
 def promise(offer: Mapping[str, Any]) -> str:

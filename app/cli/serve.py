@@ -43,8 +43,12 @@ def warn(settings: Settings) -> None:
         complain(
             "TALARIA_TRUST_LOOPBACK=1: every program on this machine, the agent's own too, may pair and revoke phones"
         )
+    if settings.ssh.ssh_host and settings.terminal.terminal_backend == "local":
+        complain("TALARIA_SSH_HOST is set, but shells run on this host: set TALARIA_TERMINAL_BACKEND=ssh to use it")
     if settings.server.public_url is None:
         complain("TALARIA_PUBLIC_URL is not set: only this machine can use what `talaria pair` prints")
+    elif settings.server.public_url.startswith("http:"):
+        complain("TALARIA_PUBLIC_URL is not https: everybody on the way can read and change what is said")
 
 
 def banner(settings: Settings, url: str) -> str:

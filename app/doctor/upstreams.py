@@ -23,7 +23,7 @@ _TAILSCALED = "`systemctl restart tailscaled`, then `tailscale status`"
 WAITS_S = 60  # for an answer to an approval: less is hard to do from a pocket
 _TITLES = {"api": "Hermes API", "dashboard": "Hermes dashboard"}
 _DO = {
-    "upstream_unreachable": "start it (`hermes gateway run`), or set {url} to where it listens",
+    "upstream_unreachable": "{start}, or set {url} to where it listens",
     "upstream_auth_required": "set {secret} to what Hermes has, and restart the relay",
     "upstream_insecure": "make {url} and {remote} https, or list the host in TALARIA_HERMES_ALLOW_PLAIN",
     "upstream_untrusted": "renew the certificate, or set SSL_CERT_FILE to a file with the authority that signed it",
@@ -33,10 +33,12 @@ _DO = {
 _SETTINGS = {
     "api": {
         "url": "TALARIA_HERMES_API_URL", "remote": "TALARIA_HERMES_API_REMOTE_URL", "secret": "TALARIA_HERMES_API_KEY",
+        "start": "`hermes gateway run` with API_SERVER_ENABLED=true",
     },
     "dashboard": {
         "url": "TALARIA_HERMES_DASHBOARD_URL", "remote": "TALARIA_HERMES_DASHBOARD_REMOTE_URL",
         "secret": "TALARIA_HERMES_DASHBOARD_USERNAME and _PASSWORD (or _TOKEN)",
+        "start": "`hermes dashboard --no-open`",
     },
 }  # fmt: skip
 _GUIDE = "deploy/guide.md, “When something does not work”"
@@ -77,11 +79,12 @@ def _upstream(name: str, state: Mapping[str, Any]) -> Finding:
         return Finding(title, "ok", says, layer="upstream")
     if state["state"] == "off":
         return Finding(title, "skip", str(state.get("message", "it is switched off")), layer="upstream")
-    do = _DO.get(str(state.get("code")), _GUIDE).format(**_SETTINGS.get(name, {}))
+    code, says = str(state.get("code")), str(state.get("message", "it does not answer"))
+    do = _DO.get(code, _GUIDE).format(**_SETTINGS.get(name, {}))
     return Finding(
         title,
         "fail" if name == "api" and state["state"] != "up" else "warn",
-        str(state.get("message", "it does not answer")),
+        "it does not answer" if code == "upstream_unreachable" else says,  # those words say what to do, too
         do,
         "upstream",
     )
@@ -104,9 +107,10 @@ async def _user(hermes: Hermes) -> Finding:
         return Finding(name, "skip", "the process of Hermes cannot be seen from here: another host, or a container")
     if owner == os.getuid() or owner == 0:
         whom = "root" if owner == 0 else "the relay's own user"
+        do = "run Hermes as another user than root" if owner == 0 else "give the relay a user of its own"
         return Finding(
             name, "warn", f"Hermes runs as {whom}: the agent can read the relay's keys, and grant itself what it asks",
-            "give the relay a user of its own: deploy/guide.md, “Under which user”",
+            f"{do}: deploy/guide.md, “Under which user”",
         )  # fmt: skip
     return Finding(name, "ok", f"the relay runs as uid {os.getuid()}, Hermes as uid {owner}")
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.errors import Misconfigured
 from app.settings.groups import Group, Settings
@@ -40,7 +43,7 @@ def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(
         try:
             groups[group] = model(**given)
         except ValidationError as exc:
-            problems += [f"{_env(str(e['loc'][0]))}: {e['msg'].removeprefix('Value error, ')}" for e in exc.errors()]
+            problems += [f"{_env(str(e['loc'][0]))}: {_said(e)}" for e in exc.errors()]
     if problems:
         raise Misconfigured("; ".join(problems))
     return Settings(**groups)  # type: ignore[arg-type]
@@ -62,8 +65,8 @@ def describe_settings(environ: Mapping[str, str] | None = None, dotenv: Path = P
     return rows
 
 
-def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
-    """TALARIA_ variables that nothing reads: most often a typing error."""
+def unknown_settings(environ: Mapping[str, str] | None = None, dotenv: Path = Path(".env")) -> list[str]:
+    """TALARIA_ variables that nothing reads: most often a typing error. Raises Misconfigured."""
     known = {_env(field) for model in _groups().values() for field in model.model_fields}
     known |= {
         _env(field) + "_FILE"
@@ -71,8 +74,8 @@ def unknown_settings(environ: Mapping[str, str] | None = None) -> list[str]:
         for field in model.model_fields
         if _is_secret(field, model)
     }
-    environ = os.environ if environ is None else environ
-    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    given = _beside(dotenv).keys() | (os.environ if environ is None else environ).keys()
+    return sorted(name for name in given if name.startswith(PREFIX) and name not in known)
 
 
 def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -83,7 +86,7 @@ def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str,
 
 def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, str]]:
     """Name → (value, source)."""
-    beside = {k: v for k, v in dotenv_values(dotenv).items() if v is not None} if dotenv.is_file() else {}
+    beside = _beside(dotenv)
     found: dict[str, tuple[str, str]] = {}
     for source, values in ((".env", beside), ("environment", environ)):
         for model in _groups().values():
@@ -94,6 +97,24 @@ def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, s
                 elif _is_secret(field, model) and values.get(name + "_FILE"):
                     found[name] = (_read_secret(name + "_FILE", values[name + "_FILE"]), "file")
     return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
+
+
+def _beside(dotenv: Path) -> dict[str, str]:
+    """What the `.env` sets. Raises Misconfigured where it cannot be read, or a line sets nothing."""
+    try:
+        text = dotenv.read_text("utf-8") if dotenv.is_file() else ""
+    except PermissionError:
+        raise Misconfigured(
+            f"{dotenv.absolute()} cannot be read as uid {os.getuid()}: run this in another directory, or as its owner"
+        ) from None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Misconfigured(f"{dotenv.absolute()} cannot be read: {exc}") from None
+    wrong = [str(line.original.line) for line in parse_stream(StringIO(text)) if line.error]
+    if wrong:
+        raise Misconfigured(
+            f"{dotenv.absolute()}: line {', '.join(wrong)} cannot be read: it must be NAME=value, with quotes closed"
+        )
+    return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value is not None}
 
 
 _MAY_BE_EMPTY = {
@@ -123,4 +144,10 @@ def _is_secret(field: str, model: type[Group]) -> bool:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))  # as it is written
     return ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
+
+
+def _said(error: ErrorDetails) -> str:
+    return "it must be 1 or 0" if error["type"] == "bool_parsing" else error["msg"].removeprefix("Value error, ")

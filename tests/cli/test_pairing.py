@@ -72,7 +72,8 @@ def test_who_is_meant_must_be_clear(relay: Talaria) -> None:
     ("args", "complaint"),
     [
         (("pair", "--ttl", "soon"), "a duration is a number"),
-        (("pair", "--grant", "chat,magic"), "unknown grant 'magic'"),
+        (("pair", "--grant", "chat,magic"), "unknown grant 'magic': there are chat, terminal"),
+        (("devices", "grant", "x", "magic=7d"), "unknown grant 'magic': there are chat, terminal"),
         (("pair", "--name", "x" * 200), "name must be a text of at most 120"),
         (("pair", "--nothing"), "No such option"),
         (("devices", "grant", "x"), "Missing argument"),

@@ -55,7 +55,29 @@ def test_a_taken_port_is_named(talaria: Talaria) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = talaria.run("serve", status=2, PORT=str(port), PUBLIC_URL="https://home.example")
-    assert done.stderr == f"talaria: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    said = " ".join(done.stderr.split())
+    assert said.startswith(f"talaria: cannot listen on 127.0.0.1:{port}: Address already in use. Another relay runs")
+
+
+def test_what_is_most_often_a_mistake_is_warned_of(talaria: Talaria) -> None:
+    with talaria.started("serve", PORT="0", PUBLIC_URL="http://home.example", SSH_HOST="there") as serving:
+        serving.until("Talaria 0.1.0 listens on ")
+        said = " ".join(serving.errors().split())
+    assert "TALARIA_PUBLIC_URL is not https" in said
+    assert "TALARIA_SSH_HOST is set, but shells run on this host" in said
+
+
+def test_a_setting_that_is_spelled_wrong_in_the_env_file_is_named(talaria: Talaria) -> None:
+    (talaria.home / ".env").write_text("TALARIA_PRT=1\n")
+    done = talaria.run("serve", status=2, PAIRING_CONFIRM="maybe")
+    assert "TALARIA_PAIRING_CONFIRM: it must be 1 or 0" in done.stderr
+    assert "TALARIA_PRT is no setting" in talaria.run("config").stderr
+
+
+def test_an_env_file_with_a_line_that_is_none_is_refused(talaria: Talaria) -> None:
+    (talaria.home / ".env").write_text('TALARIA_PORT=1\nno setting\nTALARIA_HERMES_API_KEY="open\n')
+    said = " ".join(talaria.run("serve", status=2).stderr.split())
+    assert said == f"talaria: {talaria.home}/.env: line 2, 3 cannot be read: it must be NAME=value, with quotes closed"
 
 
 def test_a_data_directory_that_cannot_be_one_is_named(talaria: Talaria) -> None:

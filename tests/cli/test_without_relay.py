@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from app.cli.client import CommandFailed, host_token
+from app.cli.commands import ORDER
 from app.cli.show import duration
+from app.errors import Misconfigured
 from app.sessions.operator import OperatorToken
+from app.settings import load_settings
 
 from .conftest import Talaria
 
@@ -46,6 +49,21 @@ def test_a_token_of_another_user(tmp_path: Path) -> None:
     with _as_nobody(tmp_path), pytest.raises(CommandFailed) as caught:
         host_token(tmp_path, OperatorToken)
     assert f"{path} belongs to uid {path.stat().st_uid}" in caught.value.message
+
+
+def test_an_env_file_of_another_user(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("TALARIA_PORT=1\n")
+    path.chmod(0)
+    with _as_nobody(tmp_path), pytest.raises(Misconfigured) as caught:
+        load_settings({}, path)
+    assert f"{path} cannot be read as uid" in caught.value.message
+
+
+def test_the_help_has_a_whole_line_for_each_command(talaria: Talaria) -> None:
+    shown = talaria.run("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in shown] == list(ORDER)
+    assert not any(line.endswith("...") for line in shown)
 
 
 def test_config_hides_secrets_and_says_where_from(talaria: Talaria) -> None:

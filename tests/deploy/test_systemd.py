@@ -26,3 +26,10 @@ def test_a_unit_is_sound(tmp_path: Path, name: str, options: list[str]) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr.strip()) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["talaria", "talaria-user"])
+def test_tmux_and_its_socket_outlive_the_relay(name: str) -> None:
+    lines = (UNITS / f"{name}.service").read_text().splitlines()
+    assert "KillMode=process" in lines
+    assert not any(line.startswith("PrivateTmp=") for line in lines)  # systemd empties it with each stop
