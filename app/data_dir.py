@@ -24,18 +24,33 @@ def held(path: Path) -> Iterator[Path]:
 
     Raises Misconfigured, InUse.
     """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise Misconfigured(f"the data directory {path.absolute()} cannot be made: {exc.strerror}") from exc
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise Misconfigured(f"the data directory {path.absolute()} is not writable for uid {os.getuid()}")
+    make(path)
     directory = os.open(path, os.O_RDONLY)
     try:
         _lock(directory, path)
         yield path
     finally:
         os.close(directory)
+
+
+def make(path: Path) -> None:
+    """Where it is not there yet. Raises Misconfigured, with the path and the uid, where it cannot be used."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Misconfigured(
+            f"the data directory {path.absolute()} cannot be made as uid {os.getuid()}: {exc.strerror}"
+        ) from exc
+    check(path)
+
+
+def check(path: Path) -> None:
+    """One that is there. Raises Misconfigured, with its path and the uid."""
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise Misconfigured(
+            f"the data directory {path.absolute()} belongs to uid {path.stat().st_uid}"
+            f" and is not writable for uid {os.getuid()}"
+        )
 
 
 def _lock(directory: int, path: Path) -> None:

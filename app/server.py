@@ -27,6 +27,7 @@ log = logging.getLogger("talaria.server")
 
 PING_SECONDS = 30.0
 PONG_SECONDS = 60.0  # a phone on a bad network stalls for 20 s and more, and is still there
+KEEP_ALIVE_SECONDS = 150  # longer than proxies keep idle connections (Caddy 120), or they answer with 502
 GRACE_SECONDS = 5
 LAST_SECONDS = 1.0  # for a peer to read what is still on its way when its connection ends
 MAX_HEAD = 64 * 1024  # bytes of the head of a request: what cookies and proxies add is far less
@@ -310,6 +311,7 @@ def config(app: Any) -> uvicorn.Config:
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PONG_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
 
 

@@ -61,6 +61,8 @@ class Passing:
         try:
             await _Pass(self._relay, scope, receive, send).run()
         except RelayError as exc:
+            if scope["extensions"]["talaria"].is_gone:  # nobody is left to answer, and nothing has failed
+                return
             if isinstance(exc, UpstreamUnreachable) and exc.retryable:
                 exc.retry_after = exc.retry_after or AGAIN_S
             await refuse(scope, exc)(scope, receive, send)
@@ -152,6 +154,8 @@ class _Pass:
         with self._relay.passing.running.enter(caller.session_id) as ticket:
             self._server.when_gone = ticket.hang_up
             try:
+                if self._server.is_gone:  # before anybody listened
+                    return
                 if body is None or not await self._streams_turn(body, caller, ticket):
                     await self._pass_on(length, body, caller, ticket)
             except ClientDisconnect:

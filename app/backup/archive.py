@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import os
+import secrets
 import shutil
 import sqlite3
 import tarfile
@@ -35,6 +36,8 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 MAX_SMALL = 1 << 20  # bytes of a manifest, or of a file of keys
 CHUNK = 1 << 20
+KEEP_FREE = 20 << 20  # bytes
+LATEST = 253_402_300_799 - 2 * 86400  # the last time that has a date, in every zone
 SCRATCH = ".backup-"
 DAY_S = 86400
 
@@ -59,7 +62,9 @@ def write(data_dir: Path, database: Path, to: IO[bytes], now: float) -> Manifest
             _pack(scratch, manifest, to)
             return manifest
     except (OSError, sqlite3.Error) as exc:
-        raise BackupFailed(f"the backup could not be made: {exc}") from exc
+        raise BackupFailed(
+            f"the backup of {database} could not be made in {data_dir} as uid {os.getuid()}: {exc}"
+        ) from exc
 
 
 def _pack(scratch: Path, manifest: Manifest, to: IO[bytes]) -> None:
@@ -83,16 +88,21 @@ def _member(name: str, size: int, made_at: float) -> tarfile.TarInfo:
 
 @contextmanager
 def unpacked(source: IO[bytes], beside: Path) -> Iterator[tuple[Path, Manifest]]:
-    """Its files, checked, in a directory in `beside` that is gone at the end. Raises BackupInvalid, BackupFailed."""
+    """Its files, checked, in a directory in `beside` that is gone at the end.
+
+    The database has this program's schema: that it can have it is known before a relay is stopped for it.
+    Raises BackupInvalid, BackupFailed, Misconfigured (the backup is of a newer Talaria).
+    """
     try:
         with _scratch(beside) as scratch:
             manifest = _unpack(source, scratch)
             files.check(scratch / DATABASE)
+            files.migrate_file(scratch / DATABASE)
             yield scratch, manifest
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, sqlite3.Error) as exc:
         raise BackupInvalid(f"this is not a whole backup of Talaria: {exc}") from exc
     except OSError as exc:
-        raise BackupFailed(f"the backup could not be unpacked: {exc}") from exc
+        raise BackupFailed(f"the backup could not be unpacked as uid {os.getuid()}: {exc}") from exc
 
 
 def _unpack(source: IO[bytes], scratch: Path) -> Manifest:
@@ -109,8 +119,12 @@ def _unpack(source: IO[bytes], scratch: Path) -> Manifest:
                 raise BackupInvalid(f"this backup holds a file that it does not name: {member.name!r}")
             if member.name != DATABASE and member.size > MAX_SMALL:
                 raise BackupInvalid(f"{member.name} in this backup is too large to hold keys")
+            if member.size > shutil.disk_usage(scratch).free - KEEP_FREE:  # a relay may run beside, and needs some
+                raise BackupFailed(f"there is no room beside {scratch.parent} for {member.size:,} bytes of this backup")
             with open(scratch / member.name, "xb", opener=_private) as file:
                 shutil.copyfileobj(content, file, CHUNK)
+        if len(plain.read(MAX_SMALL)) == MAX_SMALL or plain.read(1):  # its sum, which is at the end, is of all of it
+            raise BackupInvalid("this backup goes on after its end")
     if manifest is None:
         raise BackupInvalid("this backup is empty")
     for name, digest in manifest.digests.items():
@@ -137,7 +151,7 @@ def _manifest(member: tarfile.TarInfo, content: IO[bytes]) -> Manifest:
             pass
         case _:
             raise BackupInvalid("this is not a backup of Talaria")
-    if DATABASE not in names or not names.keys() <= {DATABASE, *KEYS}:
+    if not 0 <= at <= LATEST or DATABASE not in names or not names.keys() <= {DATABASE, *KEYS}:
         raise BackupInvalid("this is not a backup of Talaria")
     return Manifest(version, float(at), {str(name): str(digest) for name, digest in names.items()})
 
@@ -148,8 +162,9 @@ def _scratch(beside: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=beside) as scratch:
         now = os.stat(scratch).st_mtime
         for left in beside.glob(f"{SCRATCH}*"):  # by one that was killed
-            if now - left.stat().st_mtime > DAY_S:
-                shutil.rmtree(left, ignore_errors=True)
+            with suppress(FileNotFoundError):  # one that ends now
+                if now - left.stat().st_mtime > DAY_S:
+                    shutil.rmtree(left, ignore_errors=True)
         yield Path(scratch)
 
 
@@ -164,17 +179,33 @@ def _digest(path: Path) -> str:
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears whole, 0600, or not at all. Raises BackupFailed if it is there already."""
-    draft = path.with_name(f".{path.name}.part")
+    """A file that appears whole, 0600, or not at all. Raises BackupFailed if it is there already.
+
+    Written under a name of its own: two that write at once must not share a draft, and the first to end wins.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         if path.exists():
-            raise BackupFailed(f"{path} is there already: name another file")
-        with open(draft, "wb", opener=_private) as file:
+            raise FileExistsError
+        with open(draft, "xb", opener=_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)
+        _place(draft, path)
+    except FileExistsError:
+        raise BackupFailed(f"{path} is there already: name another file") from None
     except OSError as exc:
-        raise BackupFailed(f"{path} could not be written: {exc.strerror}") from exc
+        raise BackupFailed(f"{path} could not be written as uid {os.getuid()}: {exc.strerror}") from exc
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _place(draft: Path, path: Path) -> None:
+    """Raises FileExistsError."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        draft.rename(path)

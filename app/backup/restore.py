@@ -25,7 +25,9 @@ from app.sessions.keys import FILE as SESSION_KEYS
 from app.sessions.keys import merged
 from app.sessions.operator import LinkToken, OperatorToken
 
-LIST = "restore.json"  # [[from, to], …]: absolute paths that are moved in this order
+# [[from, to], …]: paths that are moved in this order; within the data directory, which a container has under another
+# name than its host, they are relative to it.
+LIST = "restore.json"
 READY = ".restoring"
 KEPT = ".before-restore"
 # Where the backup is of this very relay these stay as they are: they may have been exchanged because one was seen.
@@ -39,13 +41,12 @@ class Restored:
 
 
 def put_back(unpacked: Path, manifest: Manifest, data_dir: Path, database: Path, now: float) -> Restored:
-    """No relay may run on this directory. Raises BackupFailed, Misconfigured (the backup is of a newer Talaria)."""
+    """No relay may run on this directory. Raises BackupFailed."""
     staged = unpacked / DATABASE
-    files.migrate_file(staged)
-    known = store.before(database, now)
-    with files.opened(staged) as db:
-        is_ours = known is not None and store.relay_id(db) == known.relay_id
     try:
+        known = store.before(database, unpacked / "before.db", now)
+        with files.opened(staged) as db:
+            is_ours = known is not None and store.relay_id(db) == known.relay_id
         revived = store.settle(staged, known if is_ours else None, manifest.made_at, now)
         kept = _keep(database)
         moves = [_stage(_keys(unpacked, name, data_dir, is_ours=is_ours), data_dir / name) for name in KEYS]
@@ -63,7 +64,7 @@ def finish(data_dir: Path) -> None:
     if not path.is_file():
         return
     try:
-        _move([(Path(source), Path(target)) for source, target in orjson.loads(path.read_bytes())])
+        _move([(data_dir / source, data_dir / target) for source, target in orjson.loads(path.read_bytes())])
         path.unlink()
         _sync(data_dir)
     except OSError as exc:
@@ -98,7 +99,7 @@ def _stage(source: Path | None, target: Path) -> tuple[Path, Path] | None:
     shutil.move(source, staged)
     with staged.open("rb+") as file:
         os.fsync(file.fileno())
-    _own(staged, target.parent)
+    _own(staged, target)
     return staged, target
 
 
@@ -115,26 +116,34 @@ def _keep(database: Path) -> Path | None:
     except OSError:  # a file system without hard links
         shutil.copyfile(database, kept)
         kept.chmod(0o600)
-    _own(kept, database.parent)
+    _own(kept, database)
     return kept
 
 
 def _store_list(data_dir: Path, moves: Sequence[tuple[Path, Path]]) -> None:
     draft = data_dir / f".{LIST}"
     with open(draft, "wb") as file:
-        file.write(orjson.dumps([[str(a.absolute()), str(b.absolute())] for a, b in moves]))
+        file.write(orjson.dumps([[_within(data_dir, path) for path in move] for move in moves]))
         file.flush()
         os.fsync(file.fileno())
-    _own(draft, data_dir)
+    _own(draft, data_dir / OperatorToken.FILE)
     _sync(data_dir)
     draft.rename(data_dir / LIST)
     _sync(data_dir)
 
 
-def _own(path: Path, like: Path) -> None:
-    """Root may do it for the relay."""
+def _within(data_dir: Path, path: Path) -> str:
+    whole, base = path.absolute(), data_dir.absolute()
+    return str(whole.relative_to(base) if whole.is_relative_to(base) else whole)
+
+
+def _own(path: Path, place: Path) -> None:
+    """Root may do it for the relay: the owner of what lies in its place, else of the directory.
+
+    In the image the directory is root's, and what lies in it the relay's.
+    """
     if os.geteuid() == 0:
-        owner = like.stat()
+        owner = (place if place.exists() else place.parent).stat()
         os.chown(path, owner.st_uid, owner.st_gid)
 
 

@@ -15,6 +15,7 @@ from app.tasks import Supervisor
 from app.terminal.service import GRANT, Terminals
 from app.wire.payloads import Payload
 from app.wire.terminal import (
+    USUAL,
     TerminalAttach,
     TerminalDetach,
     TerminalInput,
@@ -50,7 +51,7 @@ class Terminal(Channel):
         def answer(payload: Mapping[str, Any]) -> None:
             call.answer("terminal.attached", payload)
 
-        size = said.cols, said.rows
+        size = said.cols or USUAL[0], said.rows or USUAL[1]
         self._in_order(lambda: self._terminals.attach(call.peer, said.session_name, size, answer), call, said)
 
     @receives("terminal.input", TerminalInput)
@@ -67,7 +68,8 @@ class Terminal(Channel):
     @receives("terminal.resize", TerminalResize)
     def resize(self, said: TerminalResize, call: Call) -> None:
         size = said.cols, said.rows
-        self._in_order(lambda: self._terminals.resize(call.peer, said.session_name, size), call, said)
+        if all(size):
+            self._in_order(lambda: self._terminals.resize(call.peer, said.session_name, size), call, said)
 
     @receives("terminal.detach", TerminalDetach)
     def detach(self, said: TerminalDetach, call: Call) -> None:

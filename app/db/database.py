@@ -289,7 +289,7 @@ async def open_database(url: str) -> AsyncIterator[Database]:
         await loop.run_in_executor(None, migrate, engine)
         writing = await loop.run_in_executor(None, engine.connect)
     except DBAPIError as exc:
-        raise Misconfigured(f"the database {path} cannot be used: {exc.orig}") from exc
+        raise Misconfigured(f"the database {path} cannot be used as uid {os.getuid()}: {exc.orig}") from exc
     db = Database(engine, writing, loop)
     try:
         try:

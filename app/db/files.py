@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import NullPool, create_engine, make_url
+from sqlalchemy.exc import DBAPIError
 
 from app.db.migrate import migrate
 from app.errors import Misconfigured
@@ -46,7 +47,11 @@ def check(path: Path) -> None:
 
 
 def migrate_file(path: Path) -> None:
-    """To this program's schema. Raises Misconfigured if it was written by a newer one."""
+    """To this program's schema. Raises Misconfigured if it was written by a newer one, sqlite3.Error if it is none."""
     engine = create_engine(f"sqlite:///{path.absolute()}", poolclass=NullPool, hide_parameters=True)
-    migrate(engine)
-    engine.dispose()
+    try:
+        migrate(engine)
+    except DBAPIError as exc:
+        raise sqlite3.DatabaseError(str(exc.orig)) from exc
+    finally:
+        engine.dispose()

@@ -36,7 +36,8 @@ class Doctor:
         self._trust, self._running = trust, asyncio.Lock()
         self.probe = Probe()
         self._groups: dict[str, Group] = {
-            "host": self._host, "outside": self._outside, "upstreams": self._upstreams, "devices": self._devices,
+            "host": self._host, "outside": self._outside, "tailscale": self._tailscale, "upstreams": self._upstreams,
+            "devices": self._devices,
         } | dict(more)  # fmt: skip
 
     async def examine(self) -> list[Finding]:
@@ -61,8 +62,10 @@ class Doctor:
 
     async def _outside(self) -> Sequence[Finding]:
         trust = self._trust or ssl.create_default_context()
-        found = await Outside(self._settings.server, self._clock, self.probe, self._pin, trust).look()
-        return [*found, await upstreams.tailscale(self._settings.server.port)]
+        return await Outside(self._settings.server, self._clock, self.probe, self._pin, trust).look()
+
+    async def _tailscale(self) -> Sequence[Finding]:
+        return [await upstreams.tailscale(self._settings.server.port)]
 
     async def _upstreams(self) -> Sequence[Finding]:
         return await upstreams.look(self._settings.hermes, self._hermes, self._link)

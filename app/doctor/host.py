@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 from pathlib import Path
@@ -33,34 +34,42 @@ def look(server: ServerSettings, clock: Clock) -> list[Finding]:
 
 def _directory(path: Path) -> Finding:
     name = "data directory"
-    if not path.is_dir():
+    if not os.path.isdir(path):  # also where it lies behind what this uid may not enter
         return Finding(
-            name, "fail", f"there is no directory {path.absolute()}",
+            name, "fail", f"there is no directory {path.absolute()} that uid {os.getuid()} can see",
             "start the relay once (`talaria serve`), or set TALARIA_DATA_DIR to the one it uses",
         )  # fmt: skip
     owner, uid = path.stat().st_uid, os.getuid()
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(
             name, "fail", f"{path.absolute()} belongs to uid {owner}, and uid {uid} may not write there",
-            f"`chown -R {uid} {path.absolute()}`, or run the relay as uid {owner}",
+            f"`chown -R {uid} {_quoted(path)}`, or run the relay as uid {owner}",
         )  # fmt: skip
     if path.stat().st_mode & 0o022 and not path.stat().st_mode & 0o1000:
         return Finding(
-            name, "warn", f"other users may write to {path.absolute()}", f"`chmod 700 {path.absolute()}`"
+            name, "warn", f"other users may write to {path.absolute()}", f"`chmod 700 {_quoted(path)}`"
         )  # fmt: skip
     return Finding(name, "ok", f"{path.absolute()}, of uid {owner}")
 
 
 def _keys(path: Path) -> list[Finding]:
     """Files of the directory that others may read."""
-    loose = [
-        file.name for file in path.iterdir()
-        if file.is_file() and file.stat().st_mode & 0o077 and file.suffix != ".lock"
-    ]  # fmt: skip
+    loose = [entry.name for entry in os.scandir(path) if _is_loose(entry)]
     if not loose:
         return []
-    files = " ".join(str(path.absolute() / name) for name in sorted(loose))
+    files = " ".join(_quoted(path / name) for name in sorted(loose))
     return [Finding("key files", "fail", f"other users can read {', '.join(sorted(loose))}", f"`chmod 600 {files}`")]
+
+
+def _is_loose(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file() and bool(entry.stat().st_mode & 0o077) and not entry.name.endswith(".lock")
+    except OSError:  # gone: SQLite makes and removes files while it works
+        return False
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path.absolute()))
 
 
 def _space(path: Path) -> Finding:
@@ -76,6 +85,12 @@ def _space(path: Path) -> Finding:
 def _database(path: Path, clock: Clock) -> list[Finding]:
     if not path.is_file():
         return [Finding("database", "fail", f"there is no {path}", f"start the relay once, or {_RESTORE}")]
+    if not os.access(path, os.R_OK | os.W_OK):  # nothing is wrong with what is in it
+        owner, uid = path.stat().st_uid, os.getuid()
+        says = f"{path} belongs to uid {owner}, and uid {uid} may not read and write it"
+        return [
+            Finding("database", "fail", says, f"`chown -R {uid} {_quoted(path.parent)}`, or use uid {owner}")
+        ]  # fmt: skip
     try:
         with opened(path) as db:
             revision = str(db.execute("SELECT version_num FROM alembic_version").fetchone()[0])

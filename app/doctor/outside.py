@@ -21,6 +21,7 @@ from app.doctor.probe import PAUSE_S, PIECES, Probe
 from app.settings import ServerSettings
 
 STEP_S = 10.0
+FILE_S = 30.0  # for a file, up a slow line
 RENEW_DAYS = 14
 BODY_BYTES = 12 * 1024 * 1024  # more than the defaults of proxies let through, less than a phone's picture may have
 FOREIGN = "https://origin.invalid"
@@ -51,7 +52,7 @@ class Outside:
             return [
                 Finding(
                     "public URL", "warn", "none is set: only this machine can reach the relay",
-                    "`tailscale serve --bg 8767`, then set TALARIA_PUBLIC_URL to what it prints and restart the relay",
+                    f"`tailscale serve --bg {self.server.port}`, then set TALARIA_PUBLIC_URL to what it prints",
                 )
             ]  # fmt: skip
         parts = urlsplit(url)
@@ -73,8 +74,9 @@ class Outside:
                 if name == "Origin" and findings[-1].state == "fail":
                     continue  # without upgrades nothing is to be learned of it
                 try:
-                    findings.append(await check(http))
-                except httpx.HTTPError as exc:
+                    async with asyncio.timeout(FILE_S if name == "files" else STEP_S):  # drops make no whole answer
+                        findings.append(await check(http))
+                except (httpx.HTTPError, TimeoutError) as exc:
                     findings.append(Finding(name, "fail", f"no answer came back: {_reason(exc)}", _SEE))
                 if name == "way in" and _broken(findings):
                     break
@@ -108,7 +110,7 @@ class Outside:
         if not is_https:
             return Finding(
                 "TLS", "warn", "the public URL is plain http: everybody on the way can read and change what is said",
-                "`tailscale serve --bg 8767` gives it https; then set TALARIA_PUBLIC_URL",
+                f"`tailscale serve --bg {self.server.port}` gives it https; then set TALARIA_PUBLIC_URL",
             )  # fmt: skip
         try:
             async with asyncio.timeout(STEP_S):

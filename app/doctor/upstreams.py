@@ -16,6 +16,10 @@ from app.push.service import Push
 from app.settings import HermesSettings
 
 KEY_CHARACTERS = 16  # Hermes's API server does not start with a shorter key
+TAILSCALE_S = 10.0
+UPSTREAM_S = 20.0  # for all that Hermes is asked; a turn may wait longer, a doctor not
+_LATE = "Hermes does not answer in time: it hangs, or its host is away"
+_TAILSCALED = "`systemctl restart tailscaled`, then `tailscale status`"
 WAITS_S = 60  # for an answer to an approval: less is hard to do from a pocket
 _TITLES = {"api": "Hermes API", "dashboard": "Hermes dashboard"}
 _DO = {
@@ -41,6 +45,15 @@ _GUIDE = "deploy/guide.md, “When something does not work”"
 
 
 async def look(settings: HermesSettings, hermes: Hermes, link: AgentLink) -> list[Finding]:
+    try:
+        async with asyncio.timeout(UPSTREAM_S):
+            return await _look(settings, hermes, link)
+    except TimeoutError:
+        late = {"state": "down", "code": "upstream_unreachable", "message": _LATE}
+        return [_upstream("api", late), _approvals(settings, hermes.approvals()), _plugin(link.state())]
+
+
+async def _look(settings: HermesSettings, hermes: Hermes, link: AgentLink) -> list[Finding]:
     if not hermes.api.is_off:
         await hermes.probe()
     states = hermes.states()
@@ -171,9 +184,18 @@ async def tailscale(port: int) -> Finding:
     if program is None:
         return Finding(name, "skip", "there is no tailscale on this host")
     process = await asyncio.create_subprocess_exec(
-        program, "serve", "status", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    said = (await process.communicate())[0].decode("utf-8", "replace")
+        program, "serve", "status", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(TAILSCALE_S):
+            said = (await process.communicate())[0].decode("utf-8", "replace")
+    except TimeoutError:
+        return Finding(name, "warn", f"`tailscale serve status` says nothing within {TAILSCALE_S:.0f} s", _TAILSCALED)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode != 0:
         return Finding(name, "skip", f"`tailscale serve status` says: {said.strip()[:200]}")
     if f":{port}" not in said:

@@ -16,8 +16,8 @@ MAX_SECONDS = 100 * 365 * 86400  # a larger number is a mistake in the unit, not
 Seconds = Mapping[str, int | None]
 Expiries = Mapping[str, float | None]
 
-# `bridge` reaches the phone itself, so it is asked for again each week; `dashboard` only when somebody asks for it.
-DEFAULT: Seconds = {name: 7 * 86400 if name == "bridge" else None for name in KNOWN if name != "dashboard"}
+# `bridge` reaches the phone itself, so it is asked for again each week. The others that are known open nothing yet.
+DEFAULT: Seconds = {"chat": None, "terminal": None, "bridge": 7 * 86400, "notifications": None}
 
 
 def check(seconds: Seconds) -> Seconds:

@@ -18,11 +18,13 @@ from app.terminal.view import Ended, View
 PREFIX = "hermes-"  # of a session's name in tmux; others are none of ours
 _TMUX = ("tmux", "-u")  # whatever the locale says, a character is UTF-8
 
-# tmux does not say with which status a shell has ended. What runs in the pane asks tmux to let its clients end with it.
+# tmux does not say with which status a shell has ended. What runs in the pane asks tmux to let its clients end with it,
+# and to forget the session in the same breath: who hears of the end may begin another of that name at once.
 _SHELL = (
+    'command -v setpriv >/dev/null && set -- setpriv --pdeathsig HUP "$@"; '
     'trap : INT QUIT; "$@"; s=$?; '
     "set -- $(tmux display-message -p '#{session_windows} #{window_panes} #{session_id}'); "
-    '[ "$1 $2" = "1 1" ] && tmux detach-client -s "$3" -E "exit $s"; exit $s'
+    '[ "$1 $2" = "1 1" ] && tmux detach-client -s "$3" -E "exit $s" \\; kill-session -t "$3"; exit $s'
 )
 
 _ROW = "#{session_attached} #{session_windows} #{session_created} #{pane_pid} #{session_name}"

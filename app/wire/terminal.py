@@ -9,14 +9,15 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from app.wire.payloads import Payload
 
 MOST = 1000  # columns and rows
+USUAL = 80, 24
 MAX_PAGE = 1000  # lines
 
 
 def _size(value: object) -> object:
-    """A terminal that is not laid out yet says 0."""
+    """A terminal that is not laid out yet says 0, and stays at that: it has no size to give to others."""
     if isinstance(value, bool):
         raise ValueError("it must be a number")
-    return max(2, min(value, MOST)) if type(value) is int else value
+    return (max(2, min(value, MOST)) if value > 0 else 0) if type(value) is int else value
 
 
 Size = Annotated[int, BeforeValidator(_size)]
@@ -31,8 +32,8 @@ class _OfSession(Payload):
 class TerminalAttach(_OfSession):
     """Without a name: a new session."""
 
-    cols: Size = 80
-    rows: Size = 24
+    cols: Size = USUAL[0]
+    rows: Size = USUAL[1]
 
 
 class TerminalInput(_OfSession):

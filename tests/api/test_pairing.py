@@ -32,7 +32,7 @@ async def test_mint_then_redeem_then_speak(
         "web_url": f"{relay.url}/pair#code={code}&fp={own}", "fingerprint": own, "public": False,
             "name": "Pixel", "ttl_seconds": 30 * DAY,
         "grants": {
-            "chat": None, "terminal": None, "bridge": 7 * DAY, "desktop": None, "tui": None, "notifications": None,
+            "chat": None, "terminal": None, "bridge": 7 * DAY, "notifications": None,
         },
     }  # fmt: skip
     redeemed = await http.post("/pairing/redeem", json={"pairing_code": code, "supports": OURS, "device_id": "dev-1"})
@@ -67,7 +67,7 @@ async def test_what_a_phone_gets_is_said_in_the_offer(operator: httpx.AsyncClien
     )  # fmt: skip
     changed = await minted(grants={"terminal": 3600, "chat": 0, "dashboard": 60.0}, ttl_seconds=DAY, **{"for": "web"})
     assert changed["grants"] | {"terminal": 3600, "chat": None, "dashboard": 60} == changed["grants"]
-    assert len(changed["grants"]) == 7
+    assert len(changed["grants"]) == 5
     asked = {"pairing_code": changed["code"], "ttl_seconds": 99 * DAY, "grants": {"terminal": 0}}
     ok = (await http.post("/pairing/redeem", json=asked)).json()
     now = time.time()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import sqlite3
+import tarfile
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 
 from app.backup import archive, restore
-from app.backup.errors import BackupInvalid
+from app.backup.errors import BackupFailed, BackupInvalid
 from app.db.files import opened
 from app.errors import Misconfigured
 from app.sessions import keys
+from app.sessions.changes import Change
 from app.sessions.keys import SessionKeys, merged
 from tests.relay import running, settings_for
 
@@ -56,6 +61,7 @@ async def test_one_that_is_killed_is_finished_at_the_next_start(
     with archive.unpacked(io.BytesIO(packed), here) as (files, manifest), pytest.raises(KeyboardInterrupt):
         restore.put_back(files, manifest, here, here / "talaria.db", NOW)
     monkeypatch.undo()
+    here = here.rename(tmp_path / "as a container has it")
     async with running(settings_for(here)):
         pass
     assert relay_id(here) == relay_id(old)
@@ -66,7 +72,7 @@ async def test_one_that_is_killed_is_finished_at_the_next_start(
 
 async def test_each_byte_that_is_damaged_is_noticed(tmp_path: Path) -> None:
     packed = bytearray(await backed_up(tmp_path / "old"))
-    for place in range(100, len(packed), len(packed) // 20):
+    for place in range(10, len(packed) - 4, len(packed) // 100):
         spoilt = bytes(packed[:place]) + bytes([packed[place] ^ 0x40]) + bytes(packed[place + 1 :])
         with pytest.raises(BackupInvalid), archive.unpacked(io.BytesIO(spoilt), tmp_path):
             pass
@@ -81,8 +87,8 @@ async def test_one_of_a_newer_talaria_is_refused(tmp_path: Path) -> None:
     packed = io.BytesIO()
     archive.write(data_dir, data_dir / "talaria.db", packed, NOW)
     packed.seek(0)
-    with archive.unpacked(packed, data_dir) as (files, manifest), pytest.raises(Misconfigured, match="newer Talaria"):
-        restore.put_back(files, manifest, data_dir, data_dir / "talaria.db", NOW)
+    with pytest.raises(Misconfigured, match="newer Talaria"), archive.unpacked(packed, data_dir):
+        pytest.fail("a relay would be stopped for it")
 
 
 async def test_a_database_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
@@ -95,6 +101,31 @@ async def test_a_database_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> 
     assert relay_id(data_dir) == was
     assert done.kept is not None
     assert done.kept.read_bytes().startswith(b"spoilt")
+
+
+async def test_what_was_cut_and_rotated_since_stays_as_it_is_now(tmp_path: Path) -> None:
+    data_dir, packed = tmp_path / "data", io.BytesIO()
+    async with running(settings_for(data_dir)) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        phone = await relay.connect()
+        old = phone.auth["refresh_token"]
+        archive.write(data_dir, data_dir / "talaria.db", packed, NOW)
+        renewed = (await http.post("/session/renew", json={"refresh_token": old})).json()
+        (session,) = await relay.relay.sessions.list()
+        await relay.relay.sessions.alter(session.prefix, Change(grants={"terminal": 1}))
+        seen = {"Authorization": f"Bearer {renewed['session_token']}"}
+        assert (await http.get("/session", headers=seen)).status_code == 200
+        again = (await http.post("/session/renew", json={"refresh_token": renewed["refresh_token"]})).json()
+        cut = (await http.get("/session", headers=seen)).json()["grants"]["terminal"]
+    packed.seek(0)
+    with archive.unpacked(packed, data_dir) as (files, manifest):
+        restore.put_back(files, manifest, data_dir, data_dir / "talaria.db", NOW)
+    async with running(settings_for(data_dir)) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        seen = {"Authorization": f"Bearer {again['session_token']}"}
+        assert (await http.get("/session", headers=seen)).json()["grants"]["terminal"] == cut
+        newest = await http.post("/session/renew", json={"refresh_token": again["refresh_token"]})
+        assert newest.status_code == 200
+        reused = await http.post("/session/renew", json={"refresh_token": old})
+        assert reused.status_code == 401, "a refresh token that was used up is good again"
 
 
 def test_of_two_files_of_keys_all_verify_and_ours_signs(tmp_path: Path) -> None:
@@ -116,3 +147,68 @@ def test_a_backup_that_is_empty_or_no_tar(tmp_path: Path) -> None:
             pass
     with pytest.raises(sqlite3.Error), opened(tmp_path / "no.db"):
         pass
+
+
+def test_two_that_write_to_one_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "talaria.backup"
+    with pytest.raises(BackupFailed, match="there already"), archive.written(path) as slower:  # noqa: PT012
+        slower.write(b"1" * 100_000)
+        with archive.written(path) as faster:
+            faster.write(b"2" * 10)
+    assert path.read_bytes() == b"2" * 10
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path], "a draft was left"
+
+
+def packed_with(said: object, *members: tuple[str, int]) -> io.BytesIO:
+    """A manifest that says so, and members of zeros."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w|gz") as tar:
+        for name, content in (("manifest.json", orjson.dumps(said)), *((name, bytes(size)) for name, size in members)):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    packed.seek(0)
+    return packed
+
+
+@pytest.mark.parametrize("made_at", [1e300, -1, 253_402_300_799])
+def test_a_time_that_has_no_date(tmp_path: Path, made_at: float) -> None:
+    said = {"talaria": 1, "version": "0.1.0", "made_at": made_at, "files": {"talaria.db": ""}}
+    with pytest.raises(BackupInvalid), archive.unpacked(packed_with(said), tmp_path):
+        pass
+
+
+async def test_a_database_that_is_not_what_its_schema_says(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    await backed_up(data_dir)
+    with opened(data_dir / "talaria.db") as db:
+        db.execute("UPDATE alembic_version SET version_num = '0005'")
+    packed = io.BytesIO()
+    archive.write(data_dir, data_dir / "talaria.db", packed, NOW)
+    packed.seek(0)
+    with pytest.raises(BackupInvalid), archive.unpacked(packed, tmp_path):
+        pass
+
+
+def test_what_has_no_room_is_refused_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("app.backup.archive.shutil.disk_usage", lambda _: usage._replace(free=archive.KEEP_FREE))
+    monkeypatch.setattr("app.backup.archive.shutil.copyfileobj", lambda *_: pytest.fail("it was written"))
+    said = {"talaria": 1, "version": "0.1.0", "made_at": NOW, "files": {"talaria.db": ""}}
+    packed = packed_with(said, ("talaria.db", 1 << 20))
+    with pytest.raises(BackupFailed, match="no room"), archive.unpacked(packed, tmp_path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores for another user")
+async def test_root_leaves_the_files_to_the_user_of_the_relay(tmp_path: Path) -> None:
+    """In the image the data directory is root's, open to all; what lies in it is the relay's."""
+    data_dir = tmp_path / "data"
+    packed = await backed_up(data_dir)
+    data_dir.chmod(0o1777)
+    for path in data_dir.iterdir():
+        os.chown(path, 4711, 4712)
+    with archive.unpacked(io.BytesIO(packed), data_dir) as (files, manifest):
+        restore.put_back(files, manifest, data_dir, data_dir / "talaria.db", NOW)
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in data_dir.iterdir()} == {(4711, 4712)}

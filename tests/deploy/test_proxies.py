@@ -1,4 +1,4 @@
-"""Chat, files and the client's address through the proxies whose configuration we ship."""
+"""Chat, shells, files and the client's address through the proxies whose configuration we ship."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from sqlalchemy import text
 from app.demo.stand_in import StandIn, serve_stand_in
 from tests.phone import Phone, authenticate, open_socket
 from tests.relay import RunningRelay, running, settings_for
+from tests.terminal import conftest
+from tests.terminal.seat import sit
 
 from .front import PROXIES, Front, free_port, in_front
+
+home, tmux_server = conftest.home, conftest.tmux_server
 
 KEY = "stand-in-key-0123456789"
 BIG = bytes(range(256)) * 4096 * 24  # 24 MiB: more than any proxy keeps in memory by itself
@@ -41,13 +45,13 @@ class House:
 
 
 @pytest.fixture(params=PROXIES)
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+async def house(request: pytest.FixtureRequest, tmp_path: Path, tmux_server: Path, home: Path) -> AsyncIterator[House]:
     port = free_port()
     async with AsyncExitStack() as stack:
         hermes = await stack.enter_async_context(serve_stand_in(KEY, delay_s=0))
         settings = settings_for(
             tmp_path / "data", PUBLIC_URL=f"https://localhost:{port}", TRUSTED_PROXIES="127.0.0.1/32",
-            HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY,
+            HERMES_API_URL=hermes.url, HERMES_API_KEY=KEY, TERMINAL_SHELL=conftest.SHELL,
         )  # fmt: skip
         relay = await stack.enter_async_context(running(settings))
         behind = int(relay.url.rpartition(":")[2])
@@ -65,6 +69,13 @@ async def test_each_piece_of_an_answer_comes_when_it_is_said(house: House) -> No
     house.hermes.agent.gate.set()
     end = await phone.until("turn.completed")
     assert end.payload["finish"] == "completed"
+
+
+async def test_a_terminal(house: House) -> None:
+    sitting = await sit(await house.phone(), cols=100, rows=30)
+    assert await sitting.size() == (100, 30)
+    assert "20000" in await sitting.run("seq 20000")
+    assert "still there" in await sitting.run("echo still there")
 
 
 async def test_a_large_file_passes_both_ways(house: House) -> None:
@@ -86,7 +97,9 @@ async def test_nobody_is_believed_who_says_to_be_somebody_else(house: House) -> 
         headers = {"X-Forwarded-For": spoofed, "Forwarded": f"for={spoofed}"}
         answer = await http.post("/pairing/redeem", json={"pairing_code": "WRONGWRG"}, headers=headers)
         assert answer.status_code == 401
-    addresses = await house.relay.relay.db.read(lambda tx: tx.all(text("SELECT DISTINCT address FROM attempts")))
+    addresses = await house.relay.relay.db.read(
+        lambda tx: tx.all(text("SELECT DISTINCT address FROM attempts WHERE kind = 'code'"))
+    )
     assert list(addresses) == [("127.0.0.1",)]
 
 

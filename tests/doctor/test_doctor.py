@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 
 from app.clock import ManualClock
 from app.demo.stand_in import serve_stand_in
-from app.doctor import host
+from app.doctor import host, upstreams
 from app.doctor.finding import Finding
 from tests.relay import RunningRelay, running, settings_for
 from tests.requires import requires
@@ -148,3 +151,54 @@ async def test_whether_devices_can_have_shells(tmp_path: Path, environ: dict[str
         finding = by_name(await relay.relay.doctor.examine())["terminal"]
     assert finding.state == state
     assert says in finding.says
+
+
+async def test_a_tailscale_that_hangs_is_named_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = tmp_path / "pid"
+    (tmp_path / "tailscale").write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
+    (tmp_path / "tailscale").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.5)
+    finding = await upstreams.tailscale(8767)
+    assert finding.state == "warn"
+    assert "tailscale status" in (finding.do or "")
+    assert not Path("/proc", pid.read_text().strip()).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file that is another user's")
+def test_a_database_of_another_user_is_not_called_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "talaria.db"
+    path.touch()
+    os.chown(path, 4711, 4711)
+    monkeypatch.setattr("app.doctor.host.os.access", lambda found, _: found != path)
+    found = by_name(host.look(settings_for(tmp_path).server, ManualClock()))["database"]
+    assert "belongs to uid 4711" in found.says
+    assert "restore" not in (found.do or "")
+
+
+def test_its_advice_can_be_pasted_where_a_path_has_spaces(tmp_path: Path) -> None:
+    data_dir = tmp_path / "my data"
+    data_dir.mkdir()
+    (data_dir / "operator-token").touch(0o644)
+    (data_dir / "operator-token").chmod(0o644)
+    finding = by_name(host.look(settings_for(data_dir).server, ManualClock()))["key files"]
+    assert finding.do is not None
+    subprocess.run(["sh", "-c", finding.do.strip("`")], check=True)
+    assert "key files" not in by_name(host.look(settings_for(data_dir).server, ManualClock()))
+
+
+async def test_a_hermes_that_never_comes_to_an_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1024):
+            pass
+        writer.close()
+
+    monkeypatch.setattr("app.doctor.upstreams.UPSTREAM_S", 0.5)
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, running(settings_for(tmp_path, HERMES_API_URL=url, HERMES_API_KEY=KEY)) as relay:
+        found = by_name(await relay.relay.doctor.examine())
+    assert found["Hermes API"].state == "fail"
+    assert "hermes gateway run" in (found["Hermes API"].do or "")
+    assert "Hermes plugin" in found
+    assert "upstreams" not in found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,23 @@ async def test_a_name_that_does_not_exist(tmp_path: Path) -> None:
     async with running(settings_for(tmp_path, PUBLIC_URL="https://no.such.name.invalid")) as relay:
         found = by_name(await relay.relay.doctor.examine())
     assert found["name"].state == "fail"
+
+
+async def test_an_answer_that_never_ends_is_named_by_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each drop is in time, the whole is not."""
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(OSError, asyncio.CancelledError):
+            while not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.wait([asyncio.ensure_future(writer.wait_closed())], timeout=0.05)
+
+    monkeypatch.setattr("app.doctor.outside.STEP_S", 0.5)
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, running(settings_for(tmp_path, PUBLIC_URL=f"http://127.0.0.1:{port}")) as relay:
+        found = by_name(await relay.relay.doctor.examine())
+    assert found["way in"].state == "fail"
+    assert "outside" not in found

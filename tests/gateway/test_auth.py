@@ -25,7 +25,7 @@ async def test_a_code_pairs_a_device_and_its_token_comes_back_as_it_is(relay: Ru
     assert first.auth["device_id"] == "my-phone"
     assert first.auth["protocol"] == 1
     assert first.auth["limits"] == {"frame_bytes": 4 * 1024 * 1024, "kept_bytes": 256 * 1024}
-    assert set(first.auth["grants"]) == {"chat", "terminal", "bridge", "desktop", "tui", "notifications"}
+    assert set(first.auth["grants"]) == {"chat", "terminal", "bridge", "notifications"}
     again = await relay.connect(session_token=first.token)
     assert again.token == first.token
     assert (again.auth["device_id"], again.auth["relay_id"]) == ("my-phone", first.auth["relay_id"])

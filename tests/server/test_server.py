@@ -206,3 +206,13 @@ async def test_a_relay_that_cannot_store_is_not_ready(relay: RunningRelay) -> No
     async with httpx.AsyncClient(base_url=relay.url) as http:
         refused = await http.get("/readyz")
     assert (refused.status_code, refused.json()["database"]) == (503, "storage_failed")
+
+
+async def test_a_connection_is_kept_for_longer_than_a_proxy_does(relay: RunningRelay) -> None:
+    """Caddy's idle connections end after 120 s: who closes first must not be us."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(relay.url.rpartition(":")[2]))
+    writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert relay.server.config.timeout_keep_alive > 120
+    writer.close()

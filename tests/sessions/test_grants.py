@@ -17,7 +17,7 @@ DAY = 86400
 def test_by_default_bridge_is_for_a_week_and_dashboard_is_not_given() -> None:
     ends = NOW + 30 * DAY
     assert grants.expiries(None, ends, NOW) == {
-        "chat": ends, "terminal": ends, "bridge": NOW + 7 * DAY, "desktop": ends, "tui": ends, "notifications": ends,
+        "chat": ends, "terminal": ends, "bridge": NOW + 7 * DAY, "notifications": ends,
     }  # fmt: skip
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from tests.phone import OLDER
-from tests.relay import RunningRelay
+from tests.relay import RunningRelay, running, settings_for
 from tests.terminal.conftest import SHELL
 from tests.terminal.seat import Seat, seat, sit
 
@@ -275,3 +277,48 @@ async def test_attaching_and_killing_are_in_the_audit(relay: RunningRelay) -> No
     rows = await relay.relay.db.read(lambda tx: tx.execute(_AUDIT, {}).fetchall())
     assert [tuple(row)[:2] for row in rows] == [("terminal.attached", "work"), ("terminal.killed", "work")]
     assert all(len(row[2]) == 8 for row in rows)
+
+
+async def test_a_screen_without_a_size_changes_nobodys(relay: RunningRelay) -> None:
+    it = await seat(relay, cols=90, rows=20)
+    await it.phone.send("terminal", "terminal.resize", session_name="work", cols=0, rows=0)
+    assert await it.size() == (90, 20)
+    blank = await (await relay.connect()).ask("terminal", "terminal.attach", session_name="work", cols=0, rows=0)
+    assert (blank.payload["cols"], blank.payload["rows"]) == (80, 24)
+
+
+async def test_a_name_that_is_given_twice_on_a_link_leaves_the_older_session(bare: RunningRelay) -> None:
+    old = await seat(bare, "one", supports=OLDER)  # it is not told of renaming
+    await sit(old.phone, "two")
+    other = await bare.connect()
+    await other.ask("terminal", "terminal.rename", session_name="one", new_name="elsewhere")
+    await old.phone.ask("terminal", "terminal.rename", session_name="two", new_name="one")
+    rows = (await other.ask("terminal", "terminal.list")).payload["sessions"]
+    assert {row["name"]: row["attached"] for row in rows} == {"elsewhere": 0, "one": 1}
+
+
+async def test_a_name_is_free_when_its_end_is_told(
+    home: Path, tmux_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "tmux"
+    slow.write_text(f'#!/bin/sh\n{shutil.which("tmux")} "$@"; s=$?; [ "$1" != detach-client ] || sleep 2; exit $s\n')
+    slow.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    async with running(settings_for(tmp_path, TERMINAL_SHELL=SHELL)) as relay:
+        it = await seat(relay)
+        await it.type("exit 3\r")
+        assert (await it.detached())["status"] == 3
+        assert not (await sit(it.phone)).attached["reattach"]
+
+
+async def test_a_loop_ends_with_its_session(relay: RunningRelay) -> None:
+    """What runs in the foreground of a loop is a group of its own: a hang-up of that alone leaves the loop running."""
+    it = await seat(relay)
+    shell = int(re.findall(r"\d+", await it.run("echo $$"))[-1])
+    await it.type("while :; do echo tick; sleep 0.05; done\r")
+    await it.until("tick\r\ntick")
+    await it.phone.ask("terminal", "terminal.kill", session_name="work")
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{shell}").exists():  # noqa: ASYNC110 - the kernel tells nobody but its parent
+            await asyncio.sleep(0.02)

@@ -71,8 +71,9 @@ def test_a_sequence_without_an_end_is_not_held_for_ever() -> None:
         "\x1b[6n", "\x1b[5n", "\x1b[?6n", "\x1b[c", "\x1b[0c", "\x1b[>c", "\x1b[=c", "\x1b[>q", "\x1b[?2004$p",
         "\x1b[18t", "\x1b[?u", "\x1bZ", "\x05", "\x9b6n", "\x1b]10;?\x07", "\x1b]4;1;?\x1b\\", "\x1b]52;c;?\x07",
         "\x1bP+q544e\x1b\\", "\x1bP$qm\x1b\\", "\x1b[?1;1;0S", "\x1b[018t", "\x1b[1$w", "\x1b[&u", "\x1b[?4m",
-        "\x1b[#R", "\x1b]21;foreground=?\x1b\\", "\x1b]1337;ReportCellSize\x07", "\x9a", "\x9fGa=q;AAAA\x9c",
-        "\x1b]60\x07", "\x1b]52;c;aGk=\x07", "\x1b]9;notice\x07", "\x1b]777;notify;a;b\x1b\\",
+        "\x1b[#R", "\x1b]21;foreground=?\x1b\\",
+        "\x1b]1337;ReportCellSize\x07", "\x9a", "\x9fGa=q;AAAA\x9c", "\x1b]60\x07",
+        "\x1b]52;c;aGk=\x07", "\x1b]9;notice\x07", "\x1b]777;notify;a;b\x1b\\",
     ],
 )  # fmt: skip
 def test_questions_are_taken_out(question: str) -> None:

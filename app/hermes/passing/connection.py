@@ -46,13 +46,18 @@ class Connection(asyncio.Protocol):
         self._write_paused = self._read_paused = False
         self._error: RelayError | None = None
         self.is_lost = False
+        self.is_sent = False  # all of the request has been written
         self.used = 0  # exchanges so far
 
     # an exchange
 
-    def begin(self, request: bytes, *, bodiless: bool, answer_s: float) -> None:
-        """`bodiless`: whatever the answer's headers say, no body follows them, as to HEAD."""
+    def begin(self, request: bytes, *, whole: bool, bodiless: bool, answer_s: float) -> None:
+        """`whole`: nothing follows `request`; else `is_sent` is to be set when all has been written.
+
+        `bodiless`: whatever the answer's headers say, no body follows them, as to HEAD.
+        """
         self.used += 1
+        self.is_sent = whole
         self._bodiless = bodiless
         self._parser = httptools.HttpResponseParser(self)
         self._head: Head | None = None
@@ -124,10 +129,14 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(silence_s, self._check_silence)
 
     def finish(self) -> bool:
-        """The exchange is over. True: the connection is fit for another."""
+        """The exchange is over. True: the connection is fit for another. One that was answered before all of its
+        request was sent is not: the next request would be read as the rest of this one.
+        """
         self._stop_timer()
+        if self._parser is None:  # it never began
+            return False
         self._parser = None
-        is_odd = self._surplus or self._error or self.is_lost or self._write_paused
+        is_odd = not self.is_sent or self._surplus or self._error or self.is_lost or self._write_paused
         return self.is_over and self._keeps_alive and not is_odd
 
     def fail(self, error: RelayError) -> None:
@@ -218,7 +227,7 @@ class Connection(asyncio.Protocol):
         self._surplus = self._surplus or self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._complete:
+        if self._head is None:  # what comes after is trailers: they are no headers, and nobody counts them
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:

@@ -117,7 +117,7 @@ class PassThrough:
         upload = None
         try:
             ticket.hold(connection.fail)
-            connection.begin(request, bodiless=asked.method == "HEAD", answer_s=self._answer_s)
+            connection.begin(request, whole=body is None, bodiless=asked.method == "HEAD", answer_s=self._answer_s)
             if body is not None:
                 upload = self._tasks.start(_upload(connection, body, chunked=asked.length is None), "upload to hermes")
             head = await connection.head()
@@ -148,6 +148,7 @@ async def _upload(connection: Connection, body: Body, *, chunked: bool) -> None:
         while more:
             data, more = await body.next()
             await connection.write(_chunk(data, more=more) if chunked else data)
+        connection.is_sent = True
     except RelayError as exc:
         connection.fail(exc)
     except Exception:  # the caller is gone
