@@ -22,7 +22,10 @@ def pair(
     name: Annotated[str | None, typer.Option(help="What the phone will be called; default: what it says.")] = None,
     grant: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME,…", help="What it may do: chat, terminal, bridge … Default: all but dashboard."),
+        typer.Option(
+            metavar="NAME,…",
+            help="What it may do: chat, terminal, bridge … Default: all but desktop, tui and dashboard.",
+        ),
     ] = None,
     ttl: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long it stays paired: 12h, 30d, never. Default: 30d.")
