@@ -12,12 +12,16 @@ run: $(VENV)/.runtime
 demo: $(VENV)/.runtime
 	$(VENV)/bin/talaria demo
 
-# What talks to a real Hermes mostly waits for it, so it runs beside the rest; its report comes after.
+# Side by side, for they mostly wait: what talks to a real Hermes, what starts browsers, shells and relays as processes of
+# their own, and the rest. The reports of the first two come at the end.
+APART := tests/browser tests/cli tests/crash tests/deploy tests/doctor tests/terminal
 test: $(VENV)/.dev
 	@$(PY) -m pytest -m "hermes and not nightly" >$(VENV)/hermes-tests.log 2>&1 & hermes=$$!; \
-	$(PY) -m pytest -m "not hermes and not nightly"; rest=$$?; \
+	$(PY) -m pytest -m "not hermes and not nightly" $(APART) >$(VENV)/apart-tests.log 2>&1 & apart=$$!; \
+	$(PY) -m pytest -m "not hermes and not nightly" $(APART:%=--ignore=%); rest=$$?; \
+	wait $$apart; apart=$$?; cat $(VENV)/apart-tests.log; \
 	wait $$hermes; hermes=$$?; cat $(VENV)/hermes-tests.log; \
-	exit $$((rest | hermes))
+	exit $$((rest | apart | hermes))
 
 # What takes minutes of waiting.
 nightly: $(VENV)/.dev
