@@ -38,9 +38,9 @@ async def all_threads_taken(lab: Lab) -> AsyncIterator[None]:
 async def test_a_turn_that_waits_for_others_says_so(
     lab: Lab, relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.turns.course.WAITING_S", 0.7)
     phone = await relay.connect()
     session = (await say(phone, "SAY:start"))["session_id"]
+    monkeypatch.setattr("app.turns.course.WAITING_S", 0.7)  # after the first turn: it may be slow, and would say so too
     async with all_threads_taken(lab):
         turn = await send(phone, "SAY:at last", session_id=session)
         notice = await phone.event("run.waiting")
