@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
 import sqlite3
 import tarfile
+import zlib
 from pathlib import Path
 
 import httpx
@@ -70,10 +72,20 @@ async def test_one_that_is_killed_is_finished_at_the_next_start(
     assert (here / "talaria.db.before-restore").stat().st_mode & 0o777 == 0o600
 
 
+def inflated(packed: bytes) -> bytes | None:
+    """None: it is no longer that format."""
+    try:
+        return gzip.decompress(packed)
+    except (OSError, EOFError, zlib.error):
+        return None
+
+
 async def test_each_byte_that_is_damaged_is_noticed(tmp_path: Path) -> None:
-    packed = bytearray(await backed_up(tmp_path / "old"))
+    packed = await backed_up(tmp_path / "old")
     for place in range(10, len(packed) - 4, len(packed) // 100):
-        spoilt = bytes(packed[:place]) + bytes([packed[place] ^ 0x40]) + bytes(packed[place + 1 :])
+        spoilt = packed[:place] + bytes([packed[place] ^ 0x40]) + packed[place + 1 :]
+        if inflated(spoilt) == inflated(packed):
+            continue  # a bit that only fills up the last byte before the sum
         with pytest.raises(BackupInvalid), archive.unpacked(io.BytesIO(spoilt), tmp_path):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
