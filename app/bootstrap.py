@@ -225,8 +225,9 @@ async def open_relay(
         )
         shells = partial(look_at_terminal, settings.terminal, settings.ssh, terminals.keeps)
         doctor = Doctor(
-            settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={"terminal": shells}
-        )
+            settings, db=db, clock=clock, tasks=tasks, hermes=hermes, link=agent_link, push=push,
+            more={"terminal": shells},
+        )  # fmt: skip
         agent_link.command = CommandsByLink(bridge)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(

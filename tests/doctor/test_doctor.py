@@ -110,6 +110,29 @@ async def test_a_check_that_breaks_hides_no_other(relay: RunningRelay) -> None:
     assert found["database"].state == "ok"
 
 
+async def test_who_asks_while_it_looks_gets_what_it_finds(relay: RunningRelay) -> None:
+    """Each client gives up after 90 s, and one run may take 60."""
+    begun, may_end, runs = asyncio.Event(), asyncio.Event(), 0
+
+    async def slow() -> list[Finding]:
+        nonlocal runs
+        runs += 1
+        begun.set()
+        await may_end.wait()
+        return [Finding("slow", "ok", f"run {runs}")]
+
+    relay.relay.doctor._groups["slow"] = slow
+    async with asyncio.TaskGroup() as callers:
+        first = callers.create_task(relay.relay.doctor.examine())
+        await begun.wait()
+        second = callers.create_task(relay.relay.doctor.examine())
+        first.cancel()
+        await asyncio.sleep(0)  # so that both have done so
+        may_end.set()
+    assert by_name(second.result())["slow"].says == "run 1", "it ended with the one that began it, or ran twice"
+    assert by_name(await relay.relay.doctor.examine())["slow"].says == "run 2", "what was found is out of date"
+
+
 async def test_without_a_relay_the_host_is_looked_at(tmp_path: Path) -> None:
     settings, clock = settings_for(tmp_path / "data"), ManualClock()
     assert by_name(host.look(settings.server, clock))["data directory"].state == "fail"
