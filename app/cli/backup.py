@@ -36,7 +36,7 @@ def backup(file: _File) -> None:
 
     Whoever has the file can be this relay: keep it as you keep a password. Uploaded files are not in it.
     """
-    from app.backup import archive
+    from app.backup import archive, drafts
     from app.db.files import sqlite_path
 
     server = load_settings().server
@@ -49,7 +49,7 @@ def backup(file: _File) -> None:
             f" {os.getuid()} can see"
         )
     with ExitStack() as stack:
-        to = sys.stdout.buffer if file == "-" else stack.enter_context(archive.written(Path(file)))
+        to = sys.stdout.buffer if file == "-" else stack.enter_context(drafts.written(Path(file)))
         made = archive.write(server.data_dir, database, to, Clock().now())
         to.flush()
     note(f"Backed up {len(made.digests)} files" + ("." if file == "-" else f" into {file}."))
