@@ -225,3 +225,18 @@ async def test_a_hermes_that_never_comes_to_an_end_is_named(tmp_path: Path, monk
     assert "hermes gateway run" in (found["Hermes API"].do or "")
     assert "Hermes plugin" in found
     assert "upstreams" not in found
+
+
+def test_a_directory_that_others_may_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the volume of a container nobody else is there, and its mode comes from the image."""
+    monkeypatch.setattr("app.container.MARKS", ())
+    tmp_path.chmod(0o777)
+    server = settings_for(tmp_path).server
+    found = by_name(host.look(server, ManualClock()))["data directory"]
+    assert (found.state, found.do) == ("warn", f"`chmod 700 {tmp_path}`")
+    monkeypatch.setattr("app.doctor.host.os.getuid", lambda: 4711)
+    found = by_name(host.look(server, ManualClock()))["data directory"]
+    assert found.do == f"`chown 4711 {tmp_path} && chmod 700 {tmp_path}`", "the relay would be locked out"
+    (tmp_path / ".dockerenv").touch()
+    monkeypatch.setattr("app.container.MARKS", (str(tmp_path / ".dockerenv"),))
+    assert by_name(host.look(server, ManualClock()))["data directory"].state == "ok"
