@@ -86,6 +86,11 @@ async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
     assert "TALARIA_HERMES_API_REMOTE_URL to the same Hermes" in (found["Hermes API"].do or "")
 
 
+async def test_of_a_hermes_that_is_switched_off_nothing_is_asked(relay: RunningRelay) -> None:
+    found = by_name(await relay.relay.doctor.examine())
+    assert {found[name].state for name in ("Hermes API", "Hermes dashboard", "approvals")} == {"skip"}
+
+
 async def test_the_operator_alone_may_ask(relay: RunningRelay) -> None:
     phone = await relay.connect()
     async with httpx.AsyncClient(base_url=relay.url) as http:
