@@ -93,10 +93,11 @@ def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, s
         for model in _groups().values():
             for field in model.model_fields:
                 name = _env(field)
-                if name in values:
+                file = values.get(name + "_FILE") if _is_secret(field, model) else None
+                if file and not values.get(name):  # a name without a value is no choice
+                    found[name] = (_read_secret(name + "_FILE", file), "file")
+                elif name in values:
                     found[name] = (values[name], source)
-                elif _is_secret(field, model) and values.get(name + "_FILE"):
-                    found[name] = (_read_secret(name + "_FILE", values[name + "_FILE"]), "file")
     return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
 
 
@@ -127,9 +128,11 @@ _MAY_BE_EMPTY = {
 
 def _read_secret(name: str, path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text("utf-8").strip()
     except OSError as exc:
         raise Misconfigured(f"{name}: {path} cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError:
+        raise Misconfigured(f"{name}: {path} holds no text") from None
 
 
 def _groups() -> dict[str, type[Group]]:
