@@ -28,7 +28,7 @@ LAYERS = """
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs tasks guard data_dir
+    wire db settings logs tasks guard data_dir container
     metrics
     errors clock
     __init__

@@ -106,7 +106,7 @@ class MethodNotAllowed(RelayError):
 
 
 class NotStoppable(RelayError):
-    """The relay is the main process of its container: stop it there, and restore with `docker compose run`."""
+    """The relay is the main process of its container, which would end with it: stop it from the host."""
 
     code = "not_stoppable"
     http_status = 409

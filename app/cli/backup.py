@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.client import CommandFailed, RelayClient, own_url
+from app.cli.client import CommandFailed, RelayClient, RelayRefused, own_url
 from app.cli.show import note, printable, wrapped
 from app.clock import Clock
 from app.data_dir import InUse, check, held, make
@@ -36,7 +36,7 @@ def backup(file: _File) -> None:
 
     Whoever has the file can be this relay: keep it as you keep a password. Uploaded files are not in it.
     """
-    from app.backup import archive
+    from app.backup import archive, drafts
     from app.db.files import sqlite_path
 
     server = load_settings().server
@@ -49,7 +49,7 @@ def backup(file: _File) -> None:
             f" {os.getuid()} can see"
         )
     with ExitStack() as stack:
-        to = sys.stdout.buffer if file == "-" else stack.enter_context(archive.written(Path(file)))
+        to = sys.stdout.buffer if file == "-" else stack.enter_context(drafts.written(Path(file)))
         made = archive.write(server.data_dir, database, to, Clock().now())
         to.flush()
     note(f"Backed up {len(made.digests)} files" + ("." if file == "-" else f" into {file}."))
@@ -98,11 +98,25 @@ def _stopped(server: ServerSettings) -> Iterator[None]:
         try:
             stack.enter_context(held(server.data_dir))
         except InUse:
-            with RelayClient(server.data_dir, own_url(server)) as relay:
-                relay.post("/relay/stop", {})
+            _stop(server)
             note("The relay stops.")
             _hold(stack, server.data_dir)
         yield
+
+
+def _stop(server: ServerSettings) -> None:
+    """Raises CommandFailed."""
+    url = own_url(server)
+    try:
+        with RelayClient(server.data_dir, url) as relay:
+            relay.post("/relay/stop", {})
+    except RelayRefused:
+        raise
+    except CommandFailed:
+        raise CommandFailed(
+            f"a relay runs on {server.data_dir.absolute()}, and cannot be reached at {url} to be stopped: stop it"
+            " yourself (`docker compose stop relay`, or by systemctl), then restore again"
+        ) from None
 
 
 def _hold(stack: ExitStack, data_dir: Path) -> None:

@@ -22,6 +22,12 @@ def parse_duration(value: object) -> int:
     return int(match[1]) * _UNITS[match[2] or "s"]
 
 
+def show_duration(seconds: int) -> str:
+    """As it is written, in the largest unit up to days that leaves no rest."""
+    unit = next(unit for unit in "dhms" if seconds % _UNITS[unit] == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
 def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 

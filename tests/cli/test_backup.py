@@ -181,3 +181,15 @@ def test_a_path_in_a_backup_leads_nowhere(talaria: Talaria, tmp_path: Path) -> N
 
 def test_before_the_first_start_there_is_nothing_to_back_up(talaria: Talaria) -> None:
     assert "nothing to back up" in talaria.run("backup", "x", status=1).stderr
+
+
+def test_a_relay_that_runs_and_cannot_be_reached_is_not_to_be_started(talaria: Talaria, tmp_path: Path) -> None:
+    """In another container it holds the directory, and listens on another loopback."""
+    file = tmp_path / "talaria.backup"
+    with served(talaria) as serving:
+        talaria.run("backup", str(file))
+        said = " ".join(talaria.run("restore", str(file), "--yes", status=1, PORT="1").stderr.split())
+        assert "cannot be reached" in said
+        assert "docker compose stop relay" in said
+        assert "talaria serve" not in said
+        assert serving.stop() == 0

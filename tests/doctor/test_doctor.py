@@ -86,6 +86,11 @@ async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
     assert "TALARIA_HERMES_API_REMOTE_URL to the same Hermes" in (found["Hermes API"].do or "")
 
 
+async def test_of_a_hermes_that_is_switched_off_nothing_is_asked(relay: RunningRelay) -> None:
+    found = by_name(await relay.relay.doctor.examine())
+    assert {found[name].state for name in ("Hermes API", "Hermes dashboard", "approvals")} == {"skip"}
+
+
 async def test_the_operator_alone_may_ask(relay: RunningRelay) -> None:
     phone = await relay.connect()
     async with httpx.AsyncClient(base_url=relay.url) as http:
@@ -108,6 +113,29 @@ async def test_a_check_that_breaks_hides_no_other(relay: RunningRelay) -> None:
     assert found["broken"].state == "fail"
     assert "secret" not in found["broken"].says
     assert found["database"].state == "ok"
+
+
+async def test_who_asks_while_it_looks_gets_what_it_finds(relay: RunningRelay) -> None:
+    """Each client gives up after 90 s, and one run may take 60."""
+    begun, may_end, runs = asyncio.Event(), asyncio.Event(), 0
+
+    async def slow() -> list[Finding]:
+        nonlocal runs
+        runs += 1
+        begun.set()
+        await may_end.wait()
+        return [Finding("slow", "ok", f"run {runs}")]
+
+    relay.relay.doctor._groups["slow"] = slow
+    async with asyncio.TaskGroup() as callers:
+        first = callers.create_task(relay.relay.doctor.examine())
+        await begun.wait()
+        second = callers.create_task(relay.relay.doctor.examine())
+        first.cancel()
+        await asyncio.sleep(0)  # so that both have done so
+        may_end.set()
+    assert by_name(second.result())["slow"].says == "run 1", "it ended with the one that began it, or ran twice"
+    assert by_name(await relay.relay.doctor.examine())["slow"].says == "run 2", "what was found is out of date"
 
 
 async def test_without_a_relay_the_host_is_looked_at(tmp_path: Path) -> None:
@@ -202,3 +230,18 @@ async def test_a_hermes_that_never_comes_to_an_end_is_named(tmp_path: Path, monk
     assert "hermes gateway run" in (found["Hermes API"].do or "")
     assert "Hermes plugin" in found
     assert "upstreams" not in found
+
+
+def test_a_directory_that_others_may_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the volume of a container nobody else is there, and its mode comes from the image."""
+    monkeypatch.setattr("app.container.MARKS", ())
+    tmp_path.chmod(0o777)
+    server = settings_for(tmp_path).server
+    found = by_name(host.look(server, ManualClock()))["data directory"]
+    assert (found.state, found.do) == ("warn", f"`chmod 700 {tmp_path}`")
+    monkeypatch.setattr("app.doctor.host.os.getuid", lambda: 4711)
+    found = by_name(host.look(server, ManualClock()))["data directory"]
+    assert found.do == f"`chown 4711 {tmp_path} && chmod 700 {tmp_path}`", "the relay would be locked out"
+    (tmp_path / ".dockerenv").touch()
+    monkeypatch.setattr("app.container.MARKS", (str(tmp_path / ".dockerenv"),))
+    assert by_name(host.look(server, ManualClock()))["data directory"].state == "ok"
