@@ -82,6 +82,21 @@ async def test_the_size_is_that_of_who_typed_last(relay: RunningRelay) -> None:
     await _settled(laptop, (120, 40))
 
 
+async def test_a_program_that_asks_its_terminal_gets_one_answer(bare: RunningRelay) -> None:
+    """Every device shows the question, and answers it by itself: that is no typing."""
+    laptop = await seat(bare, cols=120, rows=40)
+    phone = await seat(bare, cols=50, rows=20)
+    await phone.type(
+        "stty -echo -icanon; printf '\\033[6n'; IFS= read -r line; printf %s \"$line\" | tr '\\033' @; echo :asked\r"
+    )
+    await laptop.until("\x1b[6n")
+    await phone.until("\x1b[6n")
+    n = await laptop.phone.ask("terminal", "terminal.input", session_name="work", data="\x1b[7;7R", n=1)
+    assert (n.type, n.payload["n"]) == ("terminal.input_ack", 1)
+    await phone.type("\x1b[9;9R\r")
+    assert (await phone.until(":asked")).strip() == "@[9;9R:asked"
+
+
 async def test_a_phone_that_is_lost_gives_the_size_back(relay: RunningRelay) -> None:
     laptop = await seat(relay, cols=120, rows=40)
     phone = await seat(relay, cols=50, rows=20)
