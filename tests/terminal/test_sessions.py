@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sqlalchemy import text
 
 from tests.phone import OLDER
 from tests.relay import RunningRelay, running, settings_for
-from tests.terminal.conftest import SHELL
+from tests.terminal.conftest import PROMPT, SHELL
 from tests.terminal.seat import Seat, seat, sit
 
 _AUDIT = text("SELECT action, subject, actor FROM audit WHERE action LIKE 'terminal.%' ORDER BY rowid")
@@ -163,6 +164,7 @@ async def test_characters_are_never_cut(relay: RunningRelay) -> None:
 @pytest.mark.parametrize(("command", "status"), [("exit 7", 7), ("exit 0", 0)])
 async def test_a_dead_shell_is_reported_with_its_status(relay: RunningRelay, command: str, status: int) -> None:
     one, two = await seat(relay), await seat(relay)
+    await two.until(PROMPT.strip())  # its tmux client is there
     await one.type(f"{command}\r")
     for it in (one, two):
         detached = await it.detached()
@@ -312,19 +314,39 @@ async def test_a_name_that_is_given_twice_on_a_link_leaves_the_older_session(bar
     assert {row["name"]: row["attached"] for row in rows} == {"elsewhere": 0, "one": 1}
 
 
-async def test_a_name_is_free_when_its_end_is_told(
+@pytest.fixture
+def around_tmux(
     home: Path, tmux_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "bin").mkdir()
-    slow = tmp_path / "bin" / "tmux"
-    slow.write_text(f'#!/bin/sh\n{shutil.which("tmux")} "$@"; s=$?; [ "$1" != detach-client ] || sleep 2; exit $s\n')
-    slow.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+) -> Callable[[str], None]:
+    """Lines of sh that run in place of tmux; in them it is `$tmux`."""
+
+    def write(lines: str) -> None:
+        script = tmp_path / "bin" / "tmux"
+        script.parent.mkdir()
+        script.write_text(f"#!/bin/sh\ntmux={shutil.which('tmux')}\n{lines}\n")
+        script.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+    return write
+
+
+async def test_a_name_is_free_when_its_end_is_told(around_tmux: Callable[[str], None], tmp_path: Path) -> None:
+    around_tmux('$tmux "$@"; s=$?; [ "$1" != detach-client ] || sleep 2; exit $s')
     async with running(settings_for(tmp_path, TERMINAL_SHELL=SHELL)) as relay:
         it = await seat(relay)
         await it.type("exit 3\r")
         assert (await it.detached())["status"] == 3
         assert not (await sit(it.phone)).attached["reattach"]
+
+
+async def test_a_session_begins_while_the_server_ends_with_its_last(
+    around_tmux: Callable[[str], None], tmp_path: Path
+) -> None:  # fmt: skip
+    fails_once = f'mkdir {tmp_path}/once 2>/dev/null && echo "server exited unexpectedly" && exit 1'
+    around_tmux(f'case "$*" in *new-session*) {fails_once} ;; esac; exec $tmux "$@"')
+    async with running(settings_for(tmp_path, TERMINAL_SHELL=SHELL)) as relay:
+        await seat(relay)
+    assert (tmp_path / "once").exists()
 
 
 async def test_a_loop_ends_with_its_session(relay: RunningRelay) -> None:
