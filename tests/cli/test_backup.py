@@ -189,7 +189,14 @@ def test_a_relay_that_runs_and_cannot_be_reached_is_not_to_be_started(talaria: T
     with served(talaria) as serving:
         talaria.run("backup", str(file))
         said = " ".join(talaria.run("restore", str(file), "--yes", status=1, PORT="1").stderr.split())
-        assert "cannot be reached" in said
+        assert "no relay of that directory can be reached" in said
         assert "docker compose stop relay" in said
         assert "talaria serve" not in said
+        assert serving.stop() == 0
+
+
+def test_a_directory_is_no_file(talaria: Talaria) -> None:
+    with served(talaria) as serving:
+        assert "there already" in talaria.run("backup", ".", status=1).stderr
+        assert "cannot be read" in talaria.run("restore", "--yes", ".", status=1).stderr
         assert serving.stop() == 0
