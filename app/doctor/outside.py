@@ -199,6 +199,8 @@ class Outside:
             async for piece in answer.aiter_bytes():
                 said = (said + piece)[-100:]
                 self.probe.saw()
+        if not self.probe.is_ours(answer.headers):
+            return _intercepted("streams", answer)
         if b"data: seen" in said:
             return Finding("streams", "ok", "the pieces of an answer come one by one")
         return Finding(
@@ -213,7 +215,9 @@ class Outside:
                 "files", "fail", f"a file of {BODY_BYTES >> 20} MiB is refused on the way",
                 f"raise the proxy's limit (client_max_body_size in nginx): {PROXIES} shows how",
             )  # fmt: skip
-        said: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
+        if not self.probe.is_ours(answer.headers):
+            return _intercepted("files", answer)
+        said: dict[str, Any] = answer.json()
         if said.get("bytes") != BODY_BYTES:
             return Finding("files", "fail", f"a file of {BODY_BYTES >> 20} MiB does not arrive whole", _SEE)
         if said.get("forwarded") and not said.get("trusted"):
@@ -227,6 +231,11 @@ class Outside:
 
 
 _SEE = f"look at the proxy's log, and at {PROXIES}"
+
+
+def _intercepted(name: str, answer: httpx.Response) -> Finding:
+    says = f"something on the way answers in the relay's place (HTTP {answer.status_code})"
+    return Finding(name, "fail", says, _SEE)
 
 
 def _broken(findings: list[Finding]) -> bool:

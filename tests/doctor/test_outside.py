@@ -74,10 +74,12 @@ async def test_with_the_configuration_that_we_ship_all_is_well(tmp_path: Path, p
         ({"location / {": "location / { return 302 https://login.example/;"}, "way in", "login page"),
         ({"location / {": "location / { default_type text/html; return 200 '<html>';"}, "way in", "web page"),
         ({"location / {": "location / { return 502;"}, "way in", "does not reach the relay"),
+        ({"location / {": "location = /doctor/probe/stream { return 504; } location / {"}, "streams", "HTTP 504"),
+        ({"location / {": "location / { if ($request_method = POST) { return 200 '<html>'; }"}, "files", "HTTP 200"),
         ({"proxy_set_header X-Forwarded-Proto": 'proxy_set_header Origin ""; proxy_set_header X-Forwarded-Proto'},
          "Origin", "not refused"),
     ],
-    ids=["upgrade", "host", "body", "buffer", "redirect", "page", "other", "origin"],
+    ids=["upgrade", "host", "body", "buffer", "redirect", "page", "other", "no stream", "no post", "origin"],
 )  # fmt: skip
 async def test_what_is_spoilt_is_named(tmp_path: Path, spoil: dict[str, str], broken: str, says: str) -> None:
     async with looking(tmp_path, spoil=spoil) as (outside, _):
