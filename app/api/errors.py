@@ -84,6 +84,20 @@ class RequestStalled(RelayError):
     retryable = True
 
 
+class RequestInvalid(RelayError):
+    """This is not HTTP/1.1 as RFC 9112 has it: a program or a proxy in front of the relay writes it wrongly."""
+
+    code = "request_invalid"
+    http_status = 400
+
+
+class HeadTooLarge(RelayError):
+    """The headers of this request are larger than 64 KiB: cookies, or what a proxy adds."""
+
+    code = "head_too_large"
+    http_status = 431
+
+
 class MethodNotAllowed(RelayError):
     """There is something at this path, but not for this method."""
 
