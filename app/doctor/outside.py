@@ -71,7 +71,7 @@ class Outside:
                 ("way in", self._is_us), ("WebSocket", self._upgrades), ("Origin", self._refuses),
                 ("streams", self._streams), ("files", self._takes),
             ):  # fmt: skip
-                if name == "Origin" and findings[-1].state == "fail":
+                if name == "Origin" and findings[-1].state != "ok":
                     continue  # without upgrades nothing is to be learned of it
                 try:
                     async with asyncio.timeout(FILE_S if name == "files" else STEP_S):  # drops make no whole answer
@@ -177,6 +177,11 @@ class Outside:
             return Finding(
                 "WebSocket", "fail", "the relay refuses its own Origin: something on the way changes it",
                 "let the proxy pass Origin on as it is",
+            )  # fmt: skip
+        if status == 429:
+            return Finding(
+                "WebSocket", "warn", "this host is refused for a while: wrong codes or tokens came from its address",
+                "wait five minutes, then `talaria doctor` again; `talaria pair` lifts it for codes",
             )  # fmt: skip
         return Finding(
             "WebSocket", "fail", f"the upgrade comes back as HTTP {status}: something on the way drops it",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.doctor.finding import Finding
@@ -145,3 +146,15 @@ async def test_an_answer_that_never_ends_is_named_by_its_step(tmp_path: Path, mo
         found = by_name(await relay.relay.doctor.examine())
     assert found["way in"].state == "fail"
     assert "outside" not in found
+
+
+async def test_an_address_that_guessed_is_not_taken_for_a_proxy_that_drops_upgrades(tmp_path: Path) -> None:
+    """Somebody at home typed wrong codes: this host comes from the same address."""
+    async with looking(tmp_path) as (outside, relay), httpx.AsyncClient(base_url=relay.url) as http:
+        for _ in range(10):
+            await http.post(
+                "/pairing/redeem", json={"pairing_code": "WRONGWRG"}, headers={"X-Forwarded-For": "127.0.0.1"}
+            )
+        finding = by_name(await outside.look())["WebSocket"]
+    assert finding.state == "warn"
+    assert "wrong codes" in finding.says
