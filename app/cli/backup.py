@@ -39,6 +39,10 @@ def backup(file: _File) -> None:
     from app.backup import archive, drafts
     from app.db.files import sqlite_path
 
+    if file == "-" and sys.stdout.isatty():  # also that which Docker makes, whatever the host does with what it shows
+        raise CommandFailed(
+            "a terminal would spoil the backup: name a file, or send it on by `> FILE` (`docker compose exec -T` then)"
+        )
     server = load_settings().server
     database = sqlite_path(server.sqlite_url())
     if os.path.isdir(server.data_dir):

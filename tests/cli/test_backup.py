@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import sqlite3
 import subprocess
 import sys
@@ -200,3 +202,18 @@ def test_a_directory_is_no_file(talaria: Talaria) -> None:
         assert "there already" in talaria.run("backup", ".", status=1).stderr
         assert "cannot be read" in talaria.run("restore", "--yes", ".", status=1).stderr
         assert serving.stop() == 0
+
+
+def test_a_terminal_that_would_spoil_it_gets_no_backup(talaria: Talaria) -> None:
+    """`docker compose exec` without -T makes one, and turns line ends into two bytes, on the way to the host's file."""
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "app", "backup", "-"],
+            cwd=talaria.home, env=talaria.environ(), stdout=theirs, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 1
+    assert "exec -T" in done.stderr
