@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import httpx
@@ -182,15 +184,22 @@ async def test_whether_devices_can_have_shells(tmp_path: Path, environ: dict[str
 
 
 async def test_a_tailscale_that_hangs_is_named_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = tmp_path / "pid"
-    (tmp_path / "tailscale").write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def watched(*args: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*args, **options))
+        return started[-1]
+
+    (tmp_path / "tailscale").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "tailscale").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.5)
+    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.01)
+    monkeypatch.setattr("app.doctor.upstreams.asyncio.create_subprocess_exec", watched)
     finding = await upstreams.tailscale(8767)
     assert finding.state == "warn"
     assert "tailscale status" in (finding.do or "")
-    assert not Path("/proc", pid.read_text().strip()).exists()
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file that is another user's")
