@@ -12,6 +12,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import httpx
 
 from tests.phone import Frame, authenticate, open_socket
 
-from .conftest import Running, Talaria
+from .conftest import WAIT_S, Running, Talaria
 
 
 @contextmanager
@@ -37,25 +38,31 @@ def paired(talaria: Talaria, name: str) -> dict:
 
 @contextmanager
 def load(talaria: Talaria) -> Iterator[list[str]]:
-    """Messages without a pause; the list holds those that the relay said it has kept."""
+    """Messages without a pause, twenty before it begins; the list holds those that the relay said it has kept."""
     kept: list[str] = []
     headers = {"Authorization": f"Bearer {talaria.run('token', 'operator').stdout.strip()}"}
-    stop = threading.Event()
+    stop, begun = threading.Event(), threading.Event()
 
     def send() -> None:
-        with httpx.Client(base_url=talaria.url, headers=headers, trust_env=False) as http:
-            while not stop.is_set():
-                answer = http.post("/messages", json={"text": f"number {len(kept)}"})
-                assert answer.status_code == 202
-                kept.append(answer.json()["message_id"])
+        try:
+            with httpx.Client(base_url=talaria.url, headers=headers, trust_env=False, timeout=WAIT_S) as http:
+                while not stop.is_set():
+                    answer = http.post("/messages", json={"text": f"number {len(kept)}"})
+                    assert answer.status_code == 202
+                    kept.append(answer.json()["message_id"])
+                    if len(kept) == 20:
+                        begun.set()
+        finally:
+            begun.set()
 
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        yield kept
-    finally:
-        stop.set()
-        sender.join()
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        begun.wait()
+        try:
+            yield kept
+        finally:
+            stop.set()
+            sending.result()
 
 
 async def everything(url: str, token: str, **auth: object) -> list[Frame]:
@@ -71,8 +78,6 @@ def test_what_was_kept_before_the_backup_is_there_after_it(talaria: Talaria, tmp
     with served(talaria) as serving:
         phone = paired(talaria, "Kitchen")
         with load(talaria) as kept:
-            while len(kept) < 20:
-                pass
             before = list(kept)
             talaria.run("backup", str(file))
         assert file.stat().st_mode & 0o777 == 0o600
