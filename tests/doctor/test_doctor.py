@@ -76,6 +76,21 @@ async def test_what_is_wrong_with_hermes_comes_with_what_to_do(
     assert do in (found["Hermes API"].do or "")
 
 
+@pytest.mark.parametrize(
+    ("message", "says", "do"),
+    [
+        ("it has another name: start it with --host", "it has another name", "start it with --host"),
+        ("it wants its token; set X to Y", "it wants its token", "set X to Y, and restart the relay"),
+        ("it does not accept the login", "it does not accept the login", "set TALARIA_HERMES_DASHBOARD_USERNAME and"),
+    ],
+)
+def test_what_to_do_is_what_hermes_was_refused_for(message: str, says: str, do: str) -> None:
+    state = {"state": "auth_required", "code": "upstream_auth_required", "message": message}
+    found = upstreams._upstream("dashboard", state)
+    assert found.says == says
+    assert (found.do or "").startswith(do)
+
+
 async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
     async with serve_stand_in(KEY) as one, serve_stand_in(KEY) as other:
         settings = settings_for(
