@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -126,6 +127,25 @@ async def test_a_name_that_does_not_exist(tmp_path: Path) -> None:
     async with running(settings_for(tmp_path, PUBLIC_URL="https://no.such.name.invalid")) as relay:
         found = by_name(await relay.relay.doctor.examine())
     assert found["name"].state == "fail"
+
+
+@pytest.mark.parametrize(("inside", "state"), [(True, "skip"), (False, "fail")])
+async def test_a_name_of_tailscale_that_a_container_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool, state: str
+) -> None:
+    """In the sidecar's network nothing looks up names of the tailnet, and phones reach the relay all the same."""
+
+    def unknown(*args: object, **_: object) -> None:
+        raise socket.gaierror(f"nobody knows {args[0]}")
+
+    monkeypatch.setattr("app.container.MARKS", ("/",) if inside else ())
+    async with running(settings_for(tmp_path, PUBLIC_URL="https://talaria.tail1234.ts.net")) as relay:
+        doctor, here = relay.relay.doctor, relay.relay
+        outside = Outside(here.settings.server, here.clock, doctor.probe, doctor._pin, ssl.create_default_context())
+        monkeypatch.setattr("socket.getaddrinfo", unknown)
+        (finding,) = await outside.look()
+        monkeypatch.undo()
+    assert (finding.name, finding.state) == ("name", state)
 
 
 async def test_an_answer_that_never_ends_is_named_by_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
