@@ -102,7 +102,7 @@ class Renewals:
 
     def _go_on(self, tx: Tx, session: Session, renewal: store.Renewal, number: int, now: float) -> Renewed:
         made = changes.renewed(session, renewal, now)
-        is_over = session.expires_at is not None and session.expires_at <= now
+        is_over = session.is_over(now)
         again = number == session.refresh_number  # the answer was lost, so what it said still has to be heard
         state = REVIVED if is_over or (again and session.refresh_state == REVIVED) else SENT
         # The tokens of a session that was over stay dead: whoever kept one had no more to hope for.

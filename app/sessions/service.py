@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from app.audit import store as audit
 from app.clock import Clock
 from app.db import Database, Tx
-from app.errors import NotFound, RelayError
+from app.errors import RelayError
 from app.sessions import changes, opaque, store, tokens
 from app.sessions import grants as rules
 from app.sessions.address import Address
@@ -23,7 +23,6 @@ from app.sessions.errors import (
     ApiTokenMisplaced,
     NotYours,
     SessionExpired,
-    SessionPrefixAmbiguous,
     SessionRefused,
     SessionRevoked,
     SessionUnknown,
@@ -98,7 +97,7 @@ class Sessions:
         `api_hash` is the digest of the token that opens the Hermes API in its name.
         """
         if replace:
-            for old in store.live_sessions_of(tx, device_id, now):
+            for old in store.sessions_of(tx, device_id):  # also one that is over, which would begin again
                 self.end(tx, old.session_id, "replaced", now)
         ends = rules.expiry(ttl, now)
         granted = rules.expiries(grants_seconds, ends, now)
@@ -222,19 +221,25 @@ class Sessions:
         return await self._db.read(lambda tx: store.live_sessions(tx, self._clock.now()))
 
     async def devices(self) -> Sequence[tuple[Device, Sequence[Session]]]:
-        """Every device with its live sessions."""
+        """Every device with its live sessions, then those that are over and that it may begin again."""
         await self._store_seen()
-        devices, sessions = await self._db.read(
-            lambda tx: (store.devices(tx), store.live_sessions(tx, self._clock.now()))
-        )
+
+        def work(tx: Tx) -> tuple[list[Device], list[Session]]:
+            now = self._clock.now()
+            return store.devices(tx), store.live_sessions(tx, now) + store.dormant_sessions(tx, now)
+
+        devices, sessions = await self._db.read(work)
         return [(device, [s for s in sessions if s.device_id == device.device_id]) for device in devices]
 
     async def revoke(self, prefix: str, *, actor: str) -> str:
-        """The id of the session that ended. Raises NotFound, SessionPrefixAmbiguous."""
+        """The id of the session that ended; of one that is over, so that nothing begins it again.
+
+        Raises NotFound, SessionPrefixAmbiguous.
+        """
 
         def work(tx: Tx) -> str:
             now = self._clock.now()
-            session = _find(tx, prefix, now)
+            session = changes.find(tx, prefix, now, or_over=True)
             self.end(tx, session.session_id, "revoked", now)
             audit.record(
                 tx, at=now, actor=actor, action="session.revoked", subject=session.prefix, device_id=session.device_id
@@ -277,30 +282,12 @@ class Sessions:
     ) -> Session:
         def work(tx: Tx) -> Session:
             now = self._clock.now()
-            session = _find(tx, prefix, now)
-            made = decide(session, now)
-            store.change(tx, session.session_id, rules.clamp(made.grants, made.ends), made.ends, made.renewal)
-            if name is not None:
-                store.rename_device(tx, session.device_id, name)
-            changed = store.session(tx, session.session_id)
-            assert changed is not None
-            self._audit_change(tx, session, changed, actor, now)
+            session = changes.find(tx, prefix, now)
+            changed = changes.apply(tx, session, decide(session, now), name=name, actor=actor, now=now)
             self.note_change(tx, changed)
             return changed
 
         return await self._db.write(work)
-
-    def _audit_change(self, tx: Tx, before: Session, after: Session, actor: str, now: float) -> None:
-        grants = {name: end for name, end in after.grants.items() if before.grants.get(name, 0) != end}
-        if grants or before.expires_at != after.expires_at:
-            audit.record(
-                tx, at=now, actor=actor, action="session.changed", subject=after.prefix, device_id=after.device_id,
-                grants=grants, expires_at=after.expires_at,
-            )  # fmt: skip
-        if before.device_name != after.device_name:
-            audit.record(
-                tx, at=now, actor=actor, action="device.renamed", subject=after.device_id, name=after.device_name
-            )
 
     def end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
         store.revoke(tx, session_id, reason, now)
@@ -326,15 +313,6 @@ class Sessions:
         self.changes += 1
         self._verdicts.drop(session.session_id)
         self._on_changed(session.session_id, session.grants)
-
-
-def _find(tx: Tx, prefix: str, now: float) -> Session:
-    found = store.live_sessions_like(tx, prefix, now)
-    if not found:
-        raise NotFound(f"no session matches prefix '{prefix}'")
-    if len(found) > 1:
-        raise SessionPrefixAmbiguous(f"prefix '{prefix}' matches more than one session")
-    return found[0]
 
 
 def _principal(session: Session) -> Principal:

@@ -38,10 +38,17 @@ _LIVE = "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) 
 _ONE = text(_SELECT + "WHERE s.session_id = :session")
 _BY_API = text(_SELECT + "WHERE s.api_hash = :hash")
 _SOME = text(_SELECT + "WHERE s.session_id IN :sessions").bindparams(bindparam("sessions", expanding=True))
+_HAS_REFRESH = "EXISTS (SELECT 1 FROM refresh_tokens r WHERE r.session_id = s.session_id AND r.expires_at > :now) "
+_DORMANT = text(
+    _SELECT + "WHERE s.revoked_at IS NULL AND s.expires_at <= :now AND s.renewal IS NOT NULL AND " + _HAS_REFRESH
+    + "ORDER BY s.expires_at DESC, s.session_id"
+)  # fmt: skip
 _ALL_LIVE = text(_SELECT + "WHERE " + _LIVE + "ORDER BY s.last_seen_at DESC, s.session_id")
 _LIKE = text(
-    _SELECT + "WHERE s.session_id >= :prefix AND s.session_id < :after AND " + _LIVE + "ORDER BY s.session_id LIMIT 2"
+    _SELECT + "WHERE s.session_id >= :prefix AND s.session_id < :after AND s.revoked_at IS NULL "
+    "ORDER BY coalesce(s.expires_at <= :now, 0), s.session_id LIMIT 2"
 )
+_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND s.revoked_at IS NULL ORDER BY s.session_id")
 _LIVE_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND " + _LIVE + "ORDER BY s.session_id")
 _REVOKE = text(
     "UPDATE sessions SET revoked_at = :now, revoked_reason = :reason WHERE session_id = :session AND revoked_at IS NULL"
@@ -98,6 +105,9 @@ class Session:
     term: int
     refresh_number: int
     refresh_state: str  # seen, sent or revived
+
+    def is_over(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
     @property
     def prefix(self) -> str:
@@ -172,11 +182,21 @@ def live_sessions(tx: Tx, now: float) -> list[Session]:
     return [_session(row) for row in tx.all(_ALL_LIVE, {"now": now})]
 
 
-def live_sessions_like(tx: Tx, prefix: str, now: float) -> list[Session]:
-    """At most two: one is a match, two are an ambiguity."""
+def dormant_sessions(tx: Tx, now: float) -> list[Session]:
+    """Those that have ended, and that a refresh token begins again. The last to end first."""
+    return [_session(row) for row in tx.all(_DORMANT, {"now": now})]
+
+
+def sessions_like(tx: Tx, prefix: str, now: float) -> list[Session]:
+    """At most two that were not revoked, live ones first: one is a match, two are an ambiguity."""
     if not _PREFIX.fullmatch(prefix):
         return []
     return [_session(row) for row in tx.all(_LIKE, {"prefix": prefix, "after": prefix + "g", "now": now})]
+
+
+def sessions_of(tx: Tx, device_id: str) -> list[Session]:
+    """All that were not revoked: those that have ended can begin again."""
+    return [_session(row) for row in tx.all(_OF_DEVICE, {"device": device_id})]
 
 
 def live_sessions_of(tx: Tx, device_id: str, now: float) -> list[Session]:

@@ -57,6 +57,33 @@ async def test_a_session_that_is_over_begins_again_and_its_old_tokens_do_not(roo
         await rooms.sessions.verify(token)
 
 
+async def test_a_device_that_pairs_again_cannot_begin_its_old_session_again(rooms: Rooms) -> None:
+    first, _ = await rooms.pair("phone")
+    refresh = await rooms.renewals.first(first)
+    rooms.clock.advance(MONTH)
+    await rooms.pair("phone")
+    with pytest.raises(SessionRevoked):
+        await rooms.renewals.renew(refresh, THEM)
+    assert rooms.ended == [(first.session_id, "replaced")]
+
+
+async def test_a_session_that_is_over_can_still_be_revoked(rooms: Rooms) -> None:
+    principal, _, refresh = await begin(rooms)
+    rooms.clock.advance(MONTH)
+    ((_, sessions),) = await rooms.sessions.devices()
+    assert [session.session_id for session in sessions] == [principal.session_id]
+    await rooms.sessions.revoke(principal.prefix, actor="operator")
+    with pytest.raises(SessionRevoked):
+        await rooms.renewals.renew(refresh, THEM)
+    assert [len(sessions) for _, sessions in await rooms.sessions.devices()] == [0]
+
+
+async def test_what_no_refresh_token_can_begin_again_is_not_listed(rooms: Rooms) -> None:
+    await begin(rooms, ttl=600)
+    rooms.clock.advance(180 * DAY)
+    assert [len(sessions) for _, sessions in await rooms.sessions.devices()] == [0]
+
+
 async def test_the_one_before_stays_good_until_the_new_one_is_seen(rooms: Rooms) -> None:
     principal, _, first = await begin(rooms)
     lost = await rooms.renewals.renew(first, THEM)

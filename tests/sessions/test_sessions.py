@@ -174,6 +174,18 @@ async def test_a_prefix_must_name_one_session(rooms: Rooms) -> None:
     assert await rooms.sessions.revoke("ab0", actor="operator") == "ab" + "0" * 30
 
 
+async def test_a_prefix_means_a_live_session_before_those_that_are_over(rooms: Rooms) -> None:
+    def alike(tx: Tx) -> None:
+        store.put_device(tx, "d", name="d", about={}, now=1)
+        for digit, end in (("0", 1.0), ("1", 1.0), ("2", None)):
+            store.add_session(tx, "ab" + digit * 30, "d", grants={}, expires_at=end, hint=None, now=1)
+
+    await rooms.db.write(alike)
+    assert await rooms.sessions.revoke("ab", actor="operator") == "ab" + "2" * 30
+    with pytest.raises(SessionPrefixAmbiguous):
+        await rooms.sessions.revoke("ab", actor="operator")
+
+
 # a device lessens its own session
 
 
