@@ -65,9 +65,9 @@ class Resume(Payload):
 class Auth(Payload):
     """`system/auth`, and the body of `POST /pairing/redeem`."""
 
-    pairing_code: str | None = Field(None, max_length=64)
-    session_token: str | None = Field(None, max_length=4096)
-    refresh_token: str | None = Field(None, max_length=4096)
+    pairing_code: Annotated[str | None, Field(max_length=64), BeforeValidator(_blank)] = None
+    session_token: Annotated[str | None, Field(max_length=4096), BeforeValidator(_blank)] = None
+    refresh_token: Annotated[str | None, Field(max_length=4096), BeforeValidator(_blank)] = None
     device_id: Annotated[DeviceId | None, BeforeValidator(_absent)] = None
     device_name: Label | None = None
     device_model: Label | None = None
