@@ -101,13 +101,13 @@ class Sessions:
                 self.end(tx, old.session_id, "replaced", now)
         ends = rules.expiry(ttl, now)
         granted = rules.expiries(grants_seconds, ends, now)
-        session_id = secrets.token_hex(16)
+        session_id, signing = secrets.token_hex(16), self._keys.signing
         renewal = store.Renewal(ttl, dict(rules.DEFAULT if grants_seconds is None else grants_seconds))
         store.add_session(
             tx, session_id, device_id, grants=granted, expires_at=ends, hint=hint, now=now,
-            api_hash=api_hash, kid=self._keys.kid, renewal=renewal,
+            api_hash=api_hash, kid=signing.kid, renewal=renewal,
         )  # fmt: skip
-        token = tokens.sign(self._keys, session_id=session_id, device_id=device_id, now=now)
+        token = tokens.sign(signing, session_id=session_id, device_id=device_id, now=now)
         return Principal(session_id, device_id, granted, ends, hint), token
 
     async def verify(self, token: str) -> Principal:
@@ -137,8 +137,8 @@ class Sessions:
     async def by_api_token(self, token: str) -> Principal:
         """Whom a token of the Hermes API stands for, with `chat` and no other grant.
 
-        Raises TokenRejected for what matches nothing, and for one whose code was not redeemed; else SessionExpired,
-        SessionRevoked.
+        Raises TokenRejected for what matches nothing, SessionUnknown for one whose code was not redeemed; else
+        SessionExpired, SessionRevoked.
         """
         key = self._verdicts.key(token)
         cached = self._cached(key)
@@ -147,7 +147,9 @@ class Sessions:
         if not token.startswith(opaque.API):
             raise TokenRejected(detail="no API token")
         before = self.changes
-        session = await self._db.read(lambda tx: store.session_by_api(tx, opaque.digest(token)))
+        session, is_offered = await self._db.read(lambda tx: store.session_by_api(tx, opaque.digest(token)))
+        if session is None and is_offered:  # scanned, and used too early: no guess
+            raise SessionUnknown("this token opens nothing before its pairing code is redeemed")
         if session is None:
             raise TokenRejected(detail="unknown API token")
         principal = self.judge(session)

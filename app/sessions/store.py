@@ -37,6 +37,7 @@ _SELECT = (
 _LIVE = "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) "
 _ONE = text(_SELECT + "WHERE s.session_id = :session")
 _BY_API = text(_SELECT + "WHERE s.api_hash = :hash")
+_IS_OFFERED = text("SELECT 1 FROM offers WHERE api_hash = :hash LIMIT 1")
 _SOME = text(_SELECT + "WHERE s.session_id IN :sessions").bindparams(bindparam("sessions", expanding=True))
 _HAS_REFRESH = "EXISTS (SELECT 1 FROM refresh_tokens r WHERE r.session_id = s.session_id AND r.expires_at > :now) "
 _DORMANT = text(
@@ -58,8 +59,10 @@ _CHANGE = text(
 )
 _REFRESH_SEEN = text("UPDATE sessions SET refresh_state = 'seen' WHERE session_id = :session")
 _RENEW = text(
-    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, term = :term, kid = :kid, "
-    "refresh_number = :number, refresh_state = :state WHERE session_id = :session"
+    # A live session keeps its tokens, and so the keys that signed them; NULL: any of them may have.
+    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, "
+    "kid = CASE WHEN term < :term THEN :kid WHEN instr(kid, :kid) THEN kid ELSE kid || ' ' || :kid END, "
+    "term = :term, refresh_number = :number, refresh_state = :state WHERE session_id = :session"
 )
 _ADD_REFRESH = text("INSERT INTO refresh_tokens VALUES (:hash, :session, :number, :now, :expires_at)")
 _REFRESH = text("SELECT session_id, number, expires_at FROM refresh_tokens WHERE token_hash = :hash")
@@ -168,9 +171,12 @@ def session(tx: Tx, session_id: str) -> Session | None:
     return None if row is None else _session(row)
 
 
-def session_by_api(tx: Tx, api_hash: str) -> Session | None:
+def session_by_api(tx: Tx, api_hash: str) -> tuple[Session | None, bool]:
+    """And whether an offer holds that token, redeemed or not."""
     row = tx.one(_BY_API, {"hash": api_hash})
-    return None if row is None else _session(row)
+    if row is not None:
+        return _session(row), True
+    return None, tx.one(_IS_OFFERED, {"hash": api_hash}) is not None
 
 
 def sessions_by_id(tx: Tx, session_ids: Sequence[str]) -> list[Session]:
@@ -237,7 +243,7 @@ def refresh(tx: Tx, token_hash: str) -> tuple[str, int, float] | None:
 
 def kids(tx: Tx, now: float) -> set[str | None]:
     """The keys that signed tokens of live sessions; None among them: one that is not known."""
-    return {row[0] for row in tx.all(_KIDS, {"now": now})}
+    return {kid for row in tx.all(_KIDS, {"now": now}) for kid in ([None] if row[0] is None else row[0].split())}
 
 
 # tickets
