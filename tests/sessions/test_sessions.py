@@ -107,7 +107,9 @@ async def test_a_token_of_another_relay_is_rejected_though_the_session_exists(ro
     from app.sessions import tokens
 
     other = SessionKeys.load(tmp_path / "other")
-    forged = tokens.sign(other, session_id=principal.session_id, device_id=principal.device_id, now=rooms.clock.now())
+    forged = tokens.sign(
+        other.signing, session_id=principal.session_id, device_id=principal.device_id, now=rooms.clock.now()
+    )
     with pytest.raises(TokenRejected):
         await rooms.sessions.verify(forged)
 
