@@ -33,17 +33,17 @@ def _blank(value: object) -> object:
     return None if value == "" else value
 
 
-def _shallow(value: object, levels: int = MAX_DEPTH) -> object:
-    """JSON may be read deeper than it can be written."""
+def check_depth(value: object, levels: int = MAX_DEPTH) -> object:
+    """The value. Raises ValueError: JSON may be read deeper than it can be written."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not levels and inner:
         raise ValueError(f"it may be nested {MAX_DEPTH} deep")
     for one in inner:
-        _shallow(one, levels - 1)
+        check_depth(one, levels - 1)
     return value
 
 
-Metadata = Annotated[dict[str, Any] | None, BeforeValidator(_shallow)]
+Metadata = Annotated[dict[str, Any] | None, BeforeValidator(check_depth)]
 OptionalId = Annotated[Id | None, BeforeValidator(_blank)]
 
 
