@@ -21,8 +21,8 @@ from app.pairing.errors import ConfirmationPending
 from app.pairing.service import Pairing
 from app.sessions import opaque
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.errors import SessionRefused
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.renewals import Renewals
 from app.sessions.service import Principal, Sessions
 from app.sessions.tickets import Tickets

@@ -32,7 +32,7 @@ from app.sessions import grants as rules
 from app.sessions import opaque
 from app.sessions import store as devices
 from app.sessions.address import Address
-from app.sessions.attempts import FLOOD, Attempts
+from app.sessions.guessing.attempts import FLOOD, Attempts
 from app.sessions.service import Principal, Sessions
 from app.wire.payloads import Auth
 

@@ -17,7 +17,6 @@ from app.clock import Clock
 from app.db import Database, Tx
 from app.sessions import changes, opaque, store, tokens
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.errors import (
     NotYours,
     RefreshReused,
@@ -27,6 +26,7 @@ from app.sessions.errors import (
     SessionUnknown,
     TokenRejected,
 )
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.keys import SessionKeys
 from app.sessions.service import Principal, Sessions
 from app.sessions.store import REVIVED, SEEN, SENT, Session

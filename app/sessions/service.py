@@ -17,7 +17,6 @@ from app.errors import RelayError
 from app.sessions import changes, opaque, store, tokens
 from app.sessions import grants as rules
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.changes import Change, Outcome
 from app.sessions.errors import (
     ApiTokenMisplaced,
@@ -28,6 +27,7 @@ from app.sessions.errors import (
     SessionUnknown,
     TokenRejected,
 )
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.keys import SessionKeys
 from app.sessions.store import Device, Session
 from app.sessions.verdicts import Verdicts
