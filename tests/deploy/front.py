@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -97,14 +96,6 @@ async def _listens(port: int, ended: asyncio.Task[int], log: Path) -> None:
             writer.close()
             return
     raise AssertionError(f"the proxy has ended: {log.read_text()}")
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def _relay(text: str, at: Place) -> str:

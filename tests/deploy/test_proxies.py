@@ -15,11 +15,12 @@ from sqlalchemy import text
 
 from app.demo.stand_in import StandIn, serve_stand_in
 from tests.phone import Phone, authenticate, open_socket
+from tests.ports import free_port
 from tests.relay import RunningRelay, running, settings_for
 from tests.terminal import conftest
 from tests.terminal.seat import sit
 
-from .front import PROXIES, Front, free_port, in_front
+from .front import PROXIES, Front, in_front
 
 home, tmux_server = conftest.home, conftest.tmux_server
 

@@ -14,7 +14,8 @@ import pytest
 
 from app.doctor.finding import Finding
 from app.doctor.outside import Outside
-from tests.deploy.front import PROXIES, Place, free_port, in_front, nginx
+from tests.deploy.front import PROXIES, Place, in_front, nginx
+from tests.ports import free_port
 from tests.relay import RunningRelay, running, settings_for
 
 
