@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from app.audit import store as audit
 from app.clock import Clock
 from app.db import Database, Tx
-from app.errors import RelayError
+from app.errors import RelayError, StorageFull
 from app.sessions import changes, opaque, store, tokens
 from app.sessions import grants as rules
 from app.sessions.address import Address
@@ -53,16 +54,10 @@ class Sessions:
     """`on_revoked(session_id, reason)` and `on_changed(session_id, grants)` run on the loop right after the commit."""
 
     def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        keys: SessionKeys,
-        attempts: Attempts,
-        settings: SessionSettings,
-        *,
+        self, db: Database, clock: Clock, keys: SessionKeys, attempts: Attempts, settings: SessionSettings, *,
         on_revoked: Callable[[str, str], None] = lambda session_id, reason: None,
         on_changed: Callable[[str, rules.Expiries], None] = lambda session_id, grants: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._db = db
         self._clock = clock
         self._keys = keys
@@ -120,7 +115,8 @@ class Sessions:
         if named.term != session.term:
             raise SessionExpired()
         if session.refresh_state == store.REVIVED:  # whoever speaks with it has got what came with it
-            await self._db.write(lambda tx: store.refresh_seen(tx, session.session_id))
+            with suppress(StorageFull):
+                await self._db.write(lambda tx: store.refresh_seen(tx, session.session_id))
         self._remember(key, session, principal, before)
         return principal
 
