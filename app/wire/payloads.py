@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 MAX_TTL_S = 10 * 365 * 86400
 MAX_DEPTH = 32  # of what is passed on as it came
@@ -24,7 +24,8 @@ def _absent(value: object) -> object:
 DeviceId = Annotated[
     str, StringConstraints(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 ]
-Label = Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)]
+MAX_LABEL = 120  # characters; a device cannot do anything about a refusal of what it is called
+Label = Annotated[str, AfterValidator(lambda value: value.strip()[:MAX_LABEL].rstrip())]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
@@ -74,7 +75,7 @@ class Auth(Payload):
     device_platform: Label | None = None
     client_surface: Label | None = None
     device_form_factor: Label | None = None
-    supports: Supports = Supports()
+    supports: Annotated[Supports, BeforeValidator(lambda value: {} if value is None else value)] = Supports()
     instance: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     resume: Resume | None = None
 
