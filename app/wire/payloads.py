@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 MAX_TTL_S = 10 * 365 * 86400
 MAX_DEPTH = 32  # of what is passed on as it came
@@ -32,6 +33,12 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 def _blank(value: object) -> object:
     return None if value == "" else value
+
+
+def _not_blank(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("blank", "it is empty")  # older clients show this to their owner
+    return value
 
 
 def check_depth(value: object, levels: int = MAX_DEPTH) -> object:
@@ -143,10 +150,9 @@ class MediaPart(Payload):
 
 class ChatSend(Payload):
     session_id: Id | None = None
-    message: (
-        Annotated[str, StringConstraints(pattern=r"\S")]
-        | Annotated[list[TextPart | ImagePart | MediaPart], Field(min_length=1)]
-    )
+    message: Annotated[
+        str | Annotated[list[TextPart | ImagePart | MediaPart], Field(min_length=1)], BeforeValidator(_not_blank)
+    ]
     model: str | None = None
     profile: str | None = None
     client_msg_id: Key | None = None
