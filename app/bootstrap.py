@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from app.approvals.service import Approvals
+from app.backup.drafts import sweep
 from app.backup.restore import finish
 from app.bridge.link import CommandsByLink
 from app.bridge.service import Bridge, open_bridge
@@ -27,6 +28,7 @@ from app.channels.terminal import Terminal
 from app.clock import Clock
 from app.data_dir import held
 from app.db import Database, open_database
+from app.db.files import sqlite_path
 from app.db.meta import relay_id
 from app.delivery.acks import Acks
 from app.delivery.calls import Calls
@@ -136,7 +138,8 @@ async def open_relay(
     clock, limits = clock or Clock(), limits or Limits()
     async with AsyncExitStack() as stack:
         data_dir = stack.enter_context(held(settings.server.data_dir))
-        finish(data_dir)
+        finish(data_dir, sqlite_path(settings.server.sqlite_url()))
+        sweep(data_dir)
         db = await stack.enter_async_context(open_database(settings.server.sqlite_url()))
         tasks = await stack.enter_async_context(Supervisor())
         hub = Hub()
@@ -225,8 +228,9 @@ async def open_relay(
         )
         shells = partial(look_at_terminal, settings.terminal, settings.ssh, terminals.keeps)
         doctor = Doctor(
-            settings, db=db, clock=clock, hermes=hermes, link=agent_link, push=push, more={"terminal": shells}
-        )
+            settings, db=db, clock=clock, tasks=tasks, hermes=hermes, link=agent_link, push=push,
+            more={"terminal": shells},
+        )  # fmt: skip
         agent_link.command = CommandsByLink(bridge)
         facts = Facts(own_id, upstream, hermes.profiles, turns.running, approvals.open, push.facts)
         authenticator = Authenticator(

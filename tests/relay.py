@@ -13,7 +13,7 @@ from app.bootstrap import Relay, open_relay
 from app.clock import Clock
 from app.gateway.limits import Limits
 from app.main import create_app
-from app.server import Server, config, listen
+from app.server.serving import Server, config, listen
 from app.sessions.operator import OperatorToken
 from app.settings import Settings, load_settings
 from tests.phone import Phone, authenticate, open_socket

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from starlette.types import ASGIApp
 
-from app.server import listen
+from app.server.serving import listen
 from app.tasks import Supervisor
 
 

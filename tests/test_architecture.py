@@ -28,7 +28,7 @@ LAYERS = """
     hermes pairing push delivery
     outbox sessions once
     audit
-    wire db settings logs tasks guard data_dir
+    wire db settings logs tasks guard data_dir container
     metrics
     errors clock
     __init__
@@ -62,9 +62,9 @@ VENDORS = {
     "starlette": "main api/* mcp/* web/* demo/*",
     "structlog": "logs/*",
     "typer": "cli/*",
-    "uvicorn": "server demo/*",
-    "uvloop": "server demo/*",
-    "websockets": "hermes/* server demo/*",
+    "uvicorn": "server/* demo/*",
+    "uvloop": "server/* demo/*",
+    "websockets": "hermes/* server/* demo/*",
 }
 
 # What only one place may name, by its full name (`loop` stands for whatever ends in it), and who has it instead.

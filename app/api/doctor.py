@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from app.api.deps import Caller, operator, relay
 from app.api.edge import client
 from app.api.openapi import answers
 from app.doctor.finding import failed
-from app.doctor.probe import ANSWERS, PAUSE_S, PIECES
+from app.doctor.probe import ANSWERS, Probe
 from app.errors import NotFound
 from app.sessions.address import is_from
 
@@ -53,15 +52,14 @@ async def body(request: Request) -> JSONResponse:
 
 @router.get("/doctor/probe/stream", include_in_schema=False)
 async def stream(request: Request) -> StreamingResponse:
-    """Pieces with a pause between them."""
-    return StreamingResponse(_pieces(), media_type="text/event-stream", headers=_asked(request))
+    """Two pieces; the second waits until the first has been seen."""
+    headers = _asked(request)
+    return StreamingResponse(_pieces(relay(request).doctor.probe), media_type="text/event-stream", headers=headers)
 
 
-async def _pieces() -> AsyncIterator[bytes]:
-    for number in range(PIECES):
-        if number:
-            await asyncio.sleep(PAUSE_S)
-        yield b"data: %d\n\n" % number
+async def _pieces(probe: Probe) -> AsyncIterator[bytes]:
+    yield b"data: first\n\n"
+    yield b"data: seen\n\n" if await probe.seen() else b"data: held\n\n"
 
 
 def _asked(request: Request) -> dict[str, str]:

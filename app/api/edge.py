@@ -27,7 +27,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _READS = {"GET", "HEAD", "OPTIONS"}
-_SECURITY = {
+SECURITY = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
@@ -98,7 +98,7 @@ class _Answer:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self._request_id
-            for name, value in _SECURITY.items():
+            for name, value in SECURITY.items():
                 headers.setdefault(name, value)
             if self._in_sandbox:
                 headers["Content-Security-Policy"] = SANDBOX

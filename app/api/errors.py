@@ -84,6 +84,20 @@ class RequestStalled(RelayError):
     retryable = True
 
 
+class RequestInvalid(RelayError):
+    """This is not HTTP/1.1 as RFC 9112 has it: a program or a proxy in front of the relay writes it wrongly."""
+
+    code = "request_invalid"
+    http_status = 400
+
+
+class HeadTooLarge(RelayError):
+    """The headers of this request are larger than 64 KiB: cookies, or what a proxy adds."""
+
+    code = "head_too_large"
+    http_status = 431
+
+
 class MethodNotAllowed(RelayError):
     """There is something at this path, but not for this method."""
 
@@ -92,7 +106,7 @@ class MethodNotAllowed(RelayError):
 
 
 class NotStoppable(RelayError):
-    """The relay is the main process of its container: stop it there, and restore with `docker compose run`."""
+    """The relay is the main process of its container, which would end with it: stop it from the host."""
 
     code = "not_stoppable"
     http_status = 409

@@ -8,11 +8,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
+from app import container
 from app.api.deps import Caller, operator
 from app.api.errors import NotStoppable
 from app.api.openapi import answers
 
 router = APIRouter(tags=["operator"])
+_FROM_OUTSIDE = (
+    "The relay is the main process of its container: a restore from in there would end with it. On the host:"
+    " `docker compose stop relay`, `docker compose run --rm -T relay talaria restore --yes - < FILE`,"
+    " `docker compose up -d`. Without Compose: `docker stop NAME`,"
+    " `docker run --rm -i --volumes-from NAME --user {user} talaria talaria restore --yes - < FILE`,"
+    " `docker start NAME`."
+)
 
 
 @router.post(
@@ -23,7 +31,7 @@ router = APIRouter(tags=["operator"])
 )
 async def stop(_: Annotated[Caller, Depends(operator)]) -> dict[str, bool]:
     """Raises OperatorRequired, NotStoppable."""
-    if os.getpid() == 1:
-        raise NotStoppable()
+    if container.ends_with_us():
+        raise NotStoppable(_FROM_OUTSIDE.format(user=f"{os.getuid()}:{os.getgid()}"))
     signal.raise_signal(signal.SIGTERM)
     return {"stopping": True}

@@ -10,11 +10,9 @@ import gzip
 import hashlib
 import io
 import os
-import secrets
 import shutil
 import sqlite3
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +23,7 @@ from typing import IO, Any
 import orjson
 
 from app import __version__
+from app.backup import drafts
 from app.backup.errors import BackupFailed, BackupInvalid
 from app.db import files
 
@@ -38,8 +37,6 @@ MAX_SMALL = 1 << 20  # bytes of a manifest, or of a file of keys
 CHUNK = 1 << 20
 KEEP_FREE = 20 << 20  # bytes
 LATEST = 253_402_300_799 - 2 * 86400  # the last time that has a date, in every zone
-SCRATCH = ".backup-"
-DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Manifest:
 def write(data_dir: Path, database: Path, to: IO[bytes], now: float) -> Manifest:
     """Raises BackupFailed. The relay may run meanwhile, and what it keeps after the copy is made is not in it."""
     try:
-        with _scratch(data_dir) as scratch:
+        with drafts.scratch(data_dir) as scratch:
             files.copy(database, scratch / DATABASE)
             for name in KEYS:
                 if (data_dir / name).is_file():
@@ -94,7 +91,7 @@ def unpacked(source: IO[bytes], beside: Path) -> Iterator[tuple[Path, Manifest]]
     Raises BackupInvalid, BackupFailed, Misconfigured (the backup is of a newer Talaria).
     """
     try:
-        with _scratch(beside) as scratch:
+        with drafts.scratch(beside) as scratch:
             manifest = _unpack(source, scratch)
             files.check(scratch / DATABASE)
             files.migrate_file(scratch / DATABASE)
@@ -121,7 +118,7 @@ def _unpack(source: IO[bytes], scratch: Path) -> Manifest:
                 raise BackupInvalid(f"{member.name} in this backup is too large to hold keys")
             if member.size > shutil.disk_usage(scratch).free - KEEP_FREE:  # a relay may run beside, and needs some
                 raise BackupFailed(f"there is no room beside {scratch.parent} for {member.size:,} bytes of this backup")
-            with open(scratch / member.name, "xb", opener=_private) as file:
+            with open(scratch / member.name, "xb", opener=drafts.private) as file:
                 shutil.copyfileobj(content, file, CHUNK)
         if len(plain.read(MAX_SMALL)) == MAX_SMALL or plain.read(1):  # its sum, which is at the end, is of all of it
             raise BackupInvalid("this backup goes on after its end")
@@ -156,56 +153,6 @@ def _manifest(member: tarfile.TarInfo, content: IO[bytes]) -> Manifest:
     return Manifest(version, float(at), {str(name): str(digest) for name, digest in names.items()})
 
 
-@contextmanager
-def _scratch(beside: Path) -> Iterator[Path]:
-    """In the data directory: there is room for a copy of what is there, and nobody else may read it."""
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=beside) as scratch:
-        now = os.stat(scratch).st_mtime
-        for left in beside.glob(f"{SCRATCH}*"):  # by one that was killed
-            with suppress(FileNotFoundError):  # one that ends now
-                if now - left.stat().st_mtime > DAY_S:
-                    shutil.rmtree(left, ignore_errors=True)
-        yield Path(scratch)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def written(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears whole, 0600, or not at all. Raises BackupFailed if it is there already.
-
-    Written under a name of its own: two that write at once must not share a draft, and the first to end wins.
-    """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        if path.exists():
-            raise FileExistsError
-        with open(draft, "xb", opener=_private) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _place(draft, path)
-    except FileExistsError:
-        raise BackupFailed(f"{path} is there already: name another file") from None
-    except OSError as exc:
-        raise BackupFailed(f"{path} could not be written as uid {os.getuid()}: {exc.strerror}") from exc
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-
-
-def _place(draft: Path, path: Path) -> None:
-    """Raises FileExistsError."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        draft.rename(path)

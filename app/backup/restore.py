@@ -28,6 +28,7 @@ from app.sessions.operator import LinkToken, OperatorToken
 # [[from, to], …]: paths that are moved in this order; within the data directory, which a container has under another
 # name than its host, they are relative to it.
 LIST = "restore.json"
+DRAFT = f".{LIST}"
 READY = ".restoring"
 KEPT = ".before-restore"
 # Where the backup is of this very relay these stay as they are: they may have been exchanged because one was seen.
@@ -42,6 +43,7 @@ class Restored:
 
 def put_back(unpacked: Path, manifest: Manifest, data_dir: Path, database: Path, now: float) -> Restored:
     """No relay may run on this directory. Raises BackupFailed."""
+    finish(data_dir, database)
     staged = unpacked / DATABASE
     try:
         known = store.before(database, unpacked / "before.db", now)
@@ -54,19 +56,22 @@ def put_back(unpacked: Path, manifest: Manifest, data_dir: Path, database: Path,
         _store_list(data_dir, [move for move in moves if move is not None])
     except (OSError, sqlite3.Error) as exc:
         raise BackupFailed(f"the backup could not be put back, and nothing was changed: {exc}") from exc
-    finish(data_dir)
+    finish(data_dir, database)
     return Restored(revived, kept)
 
 
-def finish(data_dir: Path) -> None:
-    """Move what a restore has prepared. Whoever calls has the data directory for itself. Raises BackupFailed."""
+def finish(data_dir: Path, database: Path) -> None:
+    """Move what a restore has prepared, or drop it where that was not all. Whoever calls has the data directory for
+    itself. Raises BackupFailed.
+    """
     path = data_dir / LIST
-    if not path.is_file():
-        return
     try:
-        _move([(data_dir / source, data_dir / target) for source, target in orjson.loads(path.read_bytes())])
-        path.unlink()
-        _sync(data_dir)
+        if path.is_file():
+            _move([(data_dir / source, data_dir / target) for source, target in orjson.loads(path.read_bytes())])
+            path.unlink()
+            _sync(data_dir)
+        for left in (data_dir / DRAFT, *(_staged(data_dir / name) for name in KEYS), _staged(database)):
+            left.unlink(missing_ok=True)
     except OSError as exc:
         raise BackupFailed(f"a restore is half done, and the next start goes on with it: {exc}") from exc
 
@@ -95,12 +100,16 @@ def _keys(unpacked: Path, name: str, data_dir: Path, *, is_ours: bool) -> Path |
 def _stage(source: Path | None, target: Path) -> tuple[Path, Path] | None:
     if source is None:
         return None
-    staged = target.with_name(target.name + READY)
+    staged = _staged(target)
     shutil.move(source, staged)
     with staged.open("rb+") as file:
         os.fsync(file.fileno())
     _own(staged, target)
     return staged, target
+
+
+def _staged(target: Path) -> Path:
+    return target.with_name(target.name + READY)
 
 
 def _keep(database: Path) -> Path | None:
@@ -121,7 +130,7 @@ def _keep(database: Path) -> Path | None:
 
 
 def _store_list(data_dir: Path, moves: Sequence[tuple[Path, Path]]) -> None:
-    draft = data_dir / f".{LIST}"
+    draft = data_dir / DRAFT
     with open(draft, "wb") as file:
         file.write(orjson.dumps([[_within(data_dir, path) for path in move] for move in moves]))
         file.flush()

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.client import CommandFailed, RelayClient, own_url
+from app.cli.client import CommandFailed, RelayClient, RelayRefused, own_url
 from app.cli.show import note, printable, wrapped
 from app.clock import Clock
 from app.data_dir import InUse, check, held, make
@@ -36,9 +36,13 @@ def backup(file: _File) -> None:
 
     Whoever has the file can be this relay: keep it as you keep a password. Uploaded files are not in it.
     """
-    from app.backup import archive
+    from app.backup import archive, drafts
     from app.db.files import sqlite_path
 
+    if file == "-" and sys.stdout.isatty():  # also that which Docker makes, whatever the host does with what it shows
+        raise CommandFailed(
+            "a terminal would spoil the backup: name a file, or send it on by `> FILE` (`docker compose exec -T` then)"
+        )
     server = load_settings().server
     database = sqlite_path(server.sqlite_url())
     if os.path.isdir(server.data_dir):
@@ -49,7 +53,7 @@ def backup(file: _File) -> None:
             f" {os.getuid()} can see"
         )
     with ExitStack() as stack:
-        to = sys.stdout.buffer if file == "-" else stack.enter_context(archive.written(Path(file)))
+        to = sys.stdout.buffer if file == "-" else stack.enter_context(drafts.written(Path(file)))
         made = archive.write(server.data_dir, database, to, Clock().now())
         to.flush()
     note(f"Backed up {len(made.digests)} files" + ("." if file == "-" else f" into {file}."))
@@ -83,12 +87,13 @@ def _source(file: str) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     try:
-        with open(file, "rb") as found:
-            yield found
+        found = open(file, "rb")  # noqa: SIM115 - closed below, where what others raise is theirs to explain
     except FileNotFoundError:
         raise CommandFailed(f"there is no file {file}") from None
-    except PermissionError:
-        raise CommandFailed(f"{file} cannot be read as uid {os.getuid()}") from None
+    except OSError as exc:
+        raise CommandFailed(f"{file} cannot be read as uid {os.getuid()}: {exc.strerror}") from None
+    with found:
+        yield found
 
 
 @contextmanager
@@ -98,11 +103,25 @@ def _stopped(server: ServerSettings) -> Iterator[None]:
         try:
             stack.enter_context(held(server.data_dir))
         except InUse:
-            with RelayClient(server.data_dir, own_url(server)) as relay:
-                relay.post("/relay/stop", {})
+            _stop(server)
             note("The relay stops.")
             _hold(stack, server.data_dir)
         yield
+
+
+def _stop(server: ServerSettings) -> None:
+    """Raises CommandFailed."""
+    url = own_url(server)
+    try:
+        with RelayClient(server.data_dir, url) as relay:
+            relay.post("/relay/stop", {})
+    except RelayRefused:
+        raise
+    except CommandFailed:
+        raise CommandFailed(
+            f"a relay, or another restore, uses {server.data_dir.absolute()}, and no relay of that directory can be"
+            f" reached at {url}: stop it yourself (`docker compose stop relay`, or by systemctl), then restore again"
+        ) from None
 
 
 def _hold(stack: ExitStack, data_dir: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ Home = Annotated[
 def install(
     hermes_home: Home = None,
     url: Annotated[str | None, typer.Option(help="Where Hermes reaches this relay; else on this host.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="The link token; else of this data directory.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="The link token (- reads it); else of this data dir.")] = None,
     home_channel: Annotated[str, typer.Option(help="The chat that cron and notices go to.")] = HOME_CHAT,
     mcp: Annotated[
         bool | None, typer.Option("--mcp/--no-mcp", help="The phone as tools for the agent; as it was if unsaid.")
@@ -93,11 +94,12 @@ def _token(file: Path | None) -> str:
             do = "If Hermes has another user, put what `talaria token link` prints into a file for --token-file"
             raise CommandFailed(f"{exc.message}. {do}") from None
     try:
-        token = file.read_text("utf-8").strip()
+        token = (sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")).strip()
     except (OSError, UnicodeDecodeError) as exc:
         raise CommandFailed(f"{file} cannot be read: {exc}") from None
     if not re.fullmatch(r"[\w.~+/=-]{16,}", token):
-        raise CommandFailed(f"{file} holds no link token: `talaria token link` prints it")
+        where = "standard input" if str(file) == "-" else file
+        raise CommandFailed(f"{where} holds no link token: `talaria token link` prints it")
     return token
 
 

@@ -16,7 +16,7 @@ def serve() -> None:
     settings = load_settings()
     prepare(settings)
     warn(settings)
-    from app.server import run
+    from app.server.serving import run
 
     with Stoppable() as stop:
 

@@ -20,7 +20,7 @@ def sqlite_path(url: str) -> Path:
     """Raises Misconfigured for another database system, or one in memory."""
     found = make_url(url)
     if found.get_backend_name() != "sqlite" or not found.database:
-        raise Misconfigured("TALARIA_DATABASE_URL: only a database of SQLite is a file that can be copied")
+        raise Misconfigured("TALARIA_DATABASE_URL: it must be a file of SQLite, such as sqlite:////srv/talaria.db")
     return Path(found.database)
 
 

@@ -13,7 +13,7 @@ from uvicorn.loops.auto import auto_loop_factory
 
 from app.demo.stand_in import serve_stand_in
 from app.errors import Misconfigured
-from app.server import listen, serve
+from app.server.serving import listen, serve
 from app.settings import HermesSettings, Settings
 from app.tasks import Supervisor
 

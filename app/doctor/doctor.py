@@ -17,6 +17,7 @@ from app.hermes.hermes import Hermes
 from app.hermes.link.line import AgentLink
 from app.push.service import Push
 from app.settings import Settings
+from app.tasks import Supervisor
 
 log = logging.getLogger("talaria.doctor")
 
@@ -28,12 +29,13 @@ class Doctor:
     """`more` are checks of rooms beside this one; `trust` is what the public URL's certificate is checked against."""
 
     def __init__(
-        self, settings: Settings, *, db: Database, clock: Clock, hermes: Hermes, link: AgentLink, push: Push,
-        more: Mapping[str, Group], trust: ssl.SSLContext | None = None,
+        self, settings: Settings, *, db: Database, clock: Clock, tasks: Supervisor, hermes: Hermes, link: AgentLink,
+        push: Push, more: Mapping[str, Group], trust: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._db, self._clock = settings, db, clock
         self._hermes, self._link, self._push = hermes, link, push
-        self._trust, self._running = trust, asyncio.Lock()
+        self._tasks, self._trust = tasks, trust
+        self._running: asyncio.Task[list[Finding]] | None = None
         self.probe = Probe()
         self._groups: dict[str, Group] = {
             "host": self._host, "outside": self._outside, "tailscale": self._tailscale, "upstreams": self._upstreams,
@@ -41,9 +43,13 @@ class Doctor:
         } | dict(more)  # fmt: skip
 
     async def examine(self) -> list[Finding]:
-        """One at a time: a second caller waits."""
-        async with self._running:
-            found = await asyncio.gather(*(self._one(name, group) for name, group in self._groups.items()))
+        """Whoever asks while they are under way gets what those find: nobody waits for two runs."""
+        if self._running is None or self._running.done():
+            self._running = self._tasks.start(self._examine(), "doctor")
+        return list(await asyncio.shield(self._running))
+
+    async def _examine(self) -> list[Finding]:
+        found = await asyncio.gather(*(self._one(name, group) for name, group in self._groups.items()))
         return [finding for findings in found for finding in findings]
 
     async def _one(self, name: str, group: Group) -> Sequence[Finding]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from alembic.script import ScriptDirectory
 
+from app import container
 from app.clock import Clock
 from app.db.files import opened, sqlite_path
 from app.db.migrate import alembic_config
@@ -45,10 +46,10 @@ def _directory(path: Path) -> Finding:
             name, "fail", f"{path.absolute()} belongs to uid {owner}, and uid {uid} may not write there",
             f"`chown -R {uid} {_quoted(path)}`, or run the relay as uid {owner}",
         )  # fmt: skip
-    if path.stat().st_mode & 0o022 and not path.stat().st_mode & 0o1000:
-        return Finding(
-            name, "warn", f"other users may write to {path.absolute()}", f"`chmod 700 {_quoted(path)}`"
-        )  # fmt: skip
+    if path.stat().st_mode & 0o022 and not path.stat().st_mode & 0o1000 and not container.is_inside():
+        do = f"chmod 700 {_quoted(path)}"
+        do = do if owner == uid else f"chown {uid} {_quoted(path)} && {do}"
+        return Finding(name, "warn", f"other users may write to {path.absolute()}", f"`{do}`")
     return Finding(name, "ok", f"{path.absolute()}, of uid {owner}")
 
 

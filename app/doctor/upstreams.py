@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,6 +82,8 @@ def _upstream(name: str, state: Mapping[str, Any]) -> Finding:
         return Finding(title, "skip", str(state.get("message", "it is switched off")), layer="upstream")
     code, says = str(state.get("code")), str(state.get("message", "it does not answer"))
     do = _DO.get(code, _GUIDE).format(**_SETTINGS.get(name, {}))
+    if code == "upstream_auth_required" and (told := re.fullmatch("(.+?)[:;] (.+)", says)):
+        says, do = told[1], told[2] + (", and restart the relay" if told[2].startswith("set ") else "")
     return Finding(
         title,
         "fail" if name == "api" and state["state"] != "up" else "warn",
@@ -127,6 +130,8 @@ def _owner_of(pid: int) -> int | None:
 def _approvals(settings: HermesSettings, asked: tuple[str | None, float] | None) -> Finding:
     name, says = "approvals", "the agent's approvals reach the devices"
     if asked is None:
+        if not (settings.hermes_api_url or settings.hermes_api_remote_url):
+            return Finding(name, "skip", "Hermes is switched off", layer="upstream")
         if settings.hermes_ask_approvals:
             return Finding(name, "ok", says, layer="upstream")
         return Finding(
@@ -154,7 +159,8 @@ def _plugin(state: Mapping[str, Any]) -> Finding:
     if state["state"] == "off":
         return Finding(
             name, "skip", "Hermes's messaging gateway has never connected: it cannot speak first",
-            "`talaria hermes-plugin install`, then restart the gateway", "agent",
+            "`talaria hermes-plugin install` as the user of Hermes, then `hermes gateway restart`; for a Hermes in a"
+            " container deploy/gateway.md has the commands", "agent",
         )  # fmt: skip
     return Finding(
         name, "warn", "Hermes's messaging gateway was connected and is away: what is said to it waits",

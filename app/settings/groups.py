@@ -22,24 +22,40 @@ def parse_duration(value: object) -> int:
     return int(match[1]) * _UNITS[match[2] or "s"]
 
 
+def show_duration(seconds: int) -> str:
+    """As it is written, in the largest unit up to days that leaves no rest."""
+    unit = next(unit for unit in "dhms" if seconds % _UNITS[unit] == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
 def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+def _is_url(value: str) -> bool:
+    """http or https, a host that can have an address, and nothing after the path."""
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:  # a port or a name that none can have
+        return False
+    is_host = re.fullmatch(r"[\w:%-]+(\.[\w-]+)*\.?", host) is not None
+    extra = parts.username or parts.query or parts.fragment or re.search(r"\s", value)
+    return parts.scheme in ("http", "https") and is_host and not extra
+
+
 def _origin(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    if not _is_url(value):
         raise ValueError("it must look like https://name[:port]")
+    parts = urlsplit(value)
     if parts.path not in ("", "/"):
         raise ValueError("a path is not supported: Talaria needs an origin of its own")
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def _upstream(value: str) -> str:
-    if value == "":
-        return value
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    if value != "" and not _is_url(value):
         raise ValueError("it must look like http://host:port, or be empty to switch this upstream off")
     return value.rstrip("/")
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from dotenv import dotenv_values
 from dotenv.parser import parse_stream
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from app.errors import Misconfigured
-from app.settings.groups import Group, Settings
+from app.settings.groups import Group, Settings, parse_duration, show_duration
 
 PREFIX = "TALARIA_"
 
@@ -57,7 +58,7 @@ def describe_settings(environ: Mapping[str, str] | None = None, dotenv: Path = P
     for group, model in _groups().items():
         for field, info in model.model_fields.items():
             value, secret = getattr(getattr(settings, group), field), _is_secret(field, model)
-            shown = ("(set)" if value else "(unset)") if secret else _show(value)
+            shown = ("(set)" if value else "(unset)") if secret else _show(value, info)
             source = found[_env(field)][1] if _env(field) in found else "default"
             rows.append(
                 Setting(name=_env(field), value=shown, source=source, description=info.description or "", secret=secret)
@@ -92,10 +93,11 @@ def _collect(environ: Mapping[str, str], dotenv: Path) -> dict[str, tuple[str, s
         for model in _groups().values():
             for field in model.model_fields:
                 name = _env(field)
-                if name in values:
+                file = values.get(name + "_FILE") if _is_secret(field, model) else None
+                if file and not values.get(name):  # a name without a value is no choice
+                    found[name] = (_read_secret(name + "_FILE", file), "file")
+                elif name in values:
                     found[name] = (values[name], source)
-                elif _is_secret(field, model) and values.get(name + "_FILE"):
-                    found[name] = (_read_secret(name + "_FILE", values[name + "_FILE"]), "file")
     return {name: (value, source) for name, (value, source) in found.items() if value != "" or name in _MAY_BE_EMPTY}
 
 
@@ -126,9 +128,11 @@ _MAY_BE_EMPTY = {
 
 def _read_secret(name: str, path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text("utf-8").strip()
     except OSError as exc:
         raise Misconfigured(f"{name}: {path} cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError:
+        raise Misconfigured(f"{name}: {path} holds no text") from None
 
 
 def _groups() -> dict[str, type[Group]]:
@@ -143,7 +147,9 @@ def _is_secret(field: str, model: type[Group]) -> bool:
     return "SecretStr" in str(model.model_fields[field].annotation)
 
 
-def _show(value: Any) -> str:
+def _show(value: Any, info: FieldInfo) -> str:
+    if any(isinstance(one, BeforeValidator) and one.func is parse_duration for one in info.metadata):
+        return show_duration(value)
     if isinstance(value, bool):
         return str(int(value))  # as it is written
     return ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)

@@ -100,6 +100,18 @@ async def test_an_answer_comes_piece_by_piece_with_the_relays_headers(tmp_path: 
         await asyncio.wait_for(hermes.idle(), WAIT_S)  # who hangs up takes the request at Hermes along
 
 
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+async def test_an_answer_that_has_no_body_may_have_a_length(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, status: str
+) -> None:
+    piece = answer(status, b"", "ETag: x").replace(b": 0", b": 5")
+    async with scripted(tmp_path, piece, piece, in_turn=True) as (passed, _):
+        for _ in range(2):
+            said = await passed.http.get("/v1/models", headers={"If-None-Match": "x"})
+            assert (said.status_code, said.headers["etag"], said.content) == (int(status[:3]), "x", b"")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_head_is_passed_on_and_its_connection_is_not_used_again(tmp_path: Path) -> None:
     body = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong"
     async with scripted(tmp_path, body, stays=True) as (passed, hermes):

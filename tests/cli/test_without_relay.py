@@ -15,7 +15,8 @@ from app.cli.commands import ORDER
 from app.cli.show import duration
 from app.errors import Misconfigured
 from app.sessions.operator import OperatorToken
-from app.settings import load_settings
+from app.settings import load_settings, parse_duration
+from app.settings.groups import show_duration
 
 from .conftest import Talaria
 
@@ -72,7 +73,7 @@ def test_config_hides_secrets_and_says_where_from(talaria: Talaria) -> None:
     assert KEY not in done.stdout + done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["TALARIA_HERMES_API_KEY", "(set)", "environment"] in rows
-    assert ["TALARIA_SESSION_TTL", "604800", ".env"] in rows
+    assert ["TALARIA_SESSION_TTL", "7d", ".env"] in rows
     assert ["TALARIA_HOST", "127.0.0.1", "default"] in rows
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "TALARIA_HERMES_PORT is no setting" in done.stderr
@@ -114,3 +115,8 @@ def _as_nobody(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.parametrize("written", ["90s", "15m", "36h", "7d", "14d"])
+def test_a_duration_is_shown_as_it_is_written(written: str) -> None:
+    assert show_duration(parse_duration(written)) == written

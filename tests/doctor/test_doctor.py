@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import httpx
@@ -74,6 +76,21 @@ async def test_what_is_wrong_with_hermes_comes_with_what_to_do(
     assert do in (found["Hermes API"].do or "")
 
 
+@pytest.mark.parametrize(
+    ("message", "says", "do"),
+    [
+        ("it has another name: start it with --host", "it has another name", "start it with --host"),
+        ("it wants its token; set X to Y", "it wants its token", "set X to Y, and restart the relay"),
+        ("it does not accept the login", "it does not accept the login", "set TALARIA_HERMES_DASHBOARD_USERNAME and"),
+    ],
+)
+def test_what_to_do_is_what_hermes_was_refused_for(message: str, says: str, do: str) -> None:
+    state = {"state": "auth_required", "code": "upstream_auth_required", "message": message}
+    found = upstreams._upstream("dashboard", state)
+    assert found.says == says
+    assert (found.do or "").startswith(do)
+
+
 async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
     async with serve_stand_in(KEY) as one, serve_stand_in(KEY) as other:
         settings = settings_for(
@@ -84,6 +101,11 @@ async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
             found = by_name(await relay.relay.doctor.examine())
     assert found["Hermes API"].state == "warn"
     assert "TALARIA_HERMES_API_REMOTE_URL to the same Hermes" in (found["Hermes API"].do or "")
+
+
+async def test_of_a_hermes_that_is_switched_off_nothing_is_asked(relay: RunningRelay) -> None:
+    found = by_name(await relay.relay.doctor.examine())
+    assert {found[name].state for name in ("Hermes API", "Hermes dashboard", "approvals")} == {"skip"}
 
 
 async def test_the_operator_alone_may_ask(relay: RunningRelay) -> None:
@@ -108,6 +130,29 @@ async def test_a_check_that_breaks_hides_no_other(relay: RunningRelay) -> None:
     assert found["broken"].state == "fail"
     assert "secret" not in found["broken"].says
     assert found["database"].state == "ok"
+
+
+async def test_who_asks_while_it_looks_gets_what_it_finds(relay: RunningRelay) -> None:
+    """Each client gives up after 90 s, and one run may take 60."""
+    begun, may_end, runs = asyncio.Event(), asyncio.Event(), 0
+
+    async def slow() -> list[Finding]:
+        nonlocal runs
+        runs += 1
+        begun.set()
+        await may_end.wait()
+        return [Finding("slow", "ok", f"run {runs}")]
+
+    relay.relay.doctor._groups["slow"] = slow
+    async with asyncio.TaskGroup() as callers:
+        first = callers.create_task(relay.relay.doctor.examine())
+        await begun.wait()
+        second = callers.create_task(relay.relay.doctor.examine())
+        first.cancel()
+        await asyncio.sleep(0)  # so that both have done so
+        may_end.set()
+    assert by_name(second.result())["slow"].says == "run 1", "it ended with the one that began it, or ran twice"
+    assert by_name(await relay.relay.doctor.examine())["slow"].says == "run 2", "what was found is out of date"
 
 
 async def test_without_a_relay_the_host_is_looked_at(tmp_path: Path) -> None:
@@ -154,15 +199,22 @@ async def test_whether_devices_can_have_shells(tmp_path: Path, environ: dict[str
 
 
 async def test_a_tailscale_that_hangs_is_named_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = tmp_path / "pid"
-    (tmp_path / "tailscale").write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def watched(*args: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*args, **options))
+        return started[-1]
+
+    (tmp_path / "tailscale").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "tailscale").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.5)
+    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.01)
+    monkeypatch.setattr("app.doctor.upstreams.asyncio.create_subprocess_exec", watched)
     finding = await upstreams.tailscale(8767)
     assert finding.state == "warn"
     assert "tailscale status" in (finding.do or "")
-    assert not Path("/proc", pid.read_text().strip()).exists()
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file that is another user's")
@@ -202,3 +254,18 @@ async def test_a_hermes_that_never_comes_to_an_end_is_named(tmp_path: Path, monk
     assert "hermes gateway run" in (found["Hermes API"].do or "")
     assert "Hermes plugin" in found
     assert "upstreams" not in found
+
+
+def test_a_directory_that_others_may_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the volume of a container nobody else is there, and its mode comes from the image."""
+    monkeypatch.setattr("app.container.MARKS", ())
+    tmp_path.chmod(0o777)
+    server = settings_for(tmp_path).server
+    found = by_name(host.look(server, ManualClock()))["data directory"]
+    assert (found.state, found.do) == ("warn", f"`chmod 700 {tmp_path}`")
+    monkeypatch.setattr("app.doctor.host.os.getuid", lambda: 4711)
+    found = by_name(host.look(server, ManualClock()))["data directory"]
+    assert found.do == f"`chown 4711 {tmp_path} && chmod 700 {tmp_path}`", "the relay would be locked out"
+    (tmp_path / ".dockerenv").touch()
+    monkeypatch.setattr("app.container.MARKS", (str(tmp_path / ".dockerenv"),))
+    assert by_name(host.look(server, ManualClock()))["data directory"].state == "ok"

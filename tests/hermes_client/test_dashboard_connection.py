@@ -20,7 +20,7 @@ from app.hermes.errors import (
     UpstreamUnreachable,
     UpstreamUnsupported,
 )
-from app.server import listen
+from app.server.serving import listen
 from tests.hermes_client.dashboard_server import FakeDashboard, Refusal, Silence, Waits, faked, is_ready, opened, soon
 
 

@@ -19,7 +19,8 @@ from app.channels.base import Call, receives
 from app.channels.system import System
 from app.errors import Misconfigured, StorageFailed
 from app.gateway.limits import Limits
-from app.server import PING_SECONDS, PONG_SECONDS, WebSocketProtocol, config
+from app.server.serving import PING_SECONDS, PONG_SECONDS, config
+from app.server.websocket import WebSocketProtocol
 from app.wire.envelope import encode
 from tests.logs.conftest import configured
 from tests.phone import authenticate

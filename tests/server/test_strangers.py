@@ -12,7 +12,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from app.gateway.limits import Limits
-from app.server import MAX_HEAD, MAX_PIECES
+from app.server.http import MAX_HEAD
+from app.server.websocket import MAX_PIECES
 from tests.gateway.held import held_writer
 from tests.phone import Phone
 from tests.relay import RunningRelay, running, settings_for
@@ -129,11 +130,44 @@ async def test_an_upgrade_with_too_much_in_its_head_is_refused(relay: RunningRel
 async def test_the_head_of_a_request_is_bounded(relay: RunningRelay) -> None:
     async with connected(relay.url) as wire:
         await wire.send(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"y" * (MAX_HEAD + 1))
-        assert (await wire.rest()).startswith(b"HTTP/1.1 400 ")
+        assert error_of(await wire.rest()) == (431, "head_too_large")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"hello",
+        b"GET /health HTTP/9.9",
+        b"POST /v1/runs HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+        b"POST /v1/runs HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6",
+        b"POST /v1/runs HTTP/1.1\r\nContent-Length: -1",
+        b"GET /health HTTP/1.1\r\nX-Folded: a\r\n Authorization: b",
+        b"GET /health HTTP/1.1\r\nX-Bare: a\rAuthorization: b",
+        b"GET /health HTTP/1.1\r\nX-Nul: a\x00b",
+    ],
+)
+async def test_what_is_no_http_is_refused_by_a_code(relay: RunningRelay, lines: bytes) -> None:
+    """Two readers could take it for different requests, so nothing of it is passed on."""
+    async with connected(relay.url) as wire:
+        await wire.send(lines + b"\r\nHost: 127.0.0.1\r\n\r\nabcde")
+        assert error_of(await wire.rest()) == (400, "request_invalid")
+
+
+def error_of(answer: bytes) -> tuple[int, str]:
+    """Status and code of the only answer on a connection."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    error = json.loads(body)["error"]
+    assert headers["x-talaria-error"] == error["code"]
+    assert headers["x-request-id"] == error["request_id"]
+    assert (headers["connection"], headers["x-content-type-options"]) == ("close", "nosniff")
+    assert int(headers["content-length"]) == len(body)
+    return int(status.split()[1]), error["code"]
 
 
 async def test_the_head_of_a_request_has_to_come_in_time(relay: RunningRelay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.server.HEAD_SECONDS", 0.1)
+    monkeypatch.setattr("app.server.http.HEAD_SECONDS", 0.1)
     async with connected(relay.url) as silent, connected(relay.url) as slow, connected(relay.url) as again:
         await slow.send(b"GET /health HTTP/1.1\r\n")
         await again.send(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /health")

@@ -19,7 +19,7 @@ HIGH_WATER = 256 * 1024  # bytes of an answer that wait for their reader before 
 MAX_HEAD = 64 * 1024  # bytes before an answer's status and headers are whole: the parser itself has no limit
 WRITE_S = 60.0  # for Hermes to take more of a request
 LAST_STATUS = 599
-_NO_BODY = (204, 304)
+NO_BODY = (204, 304)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
         if status > LAST_STATUS:
             raise ValueError(status)
         names = {name for name, _ in self._headers}
-        self._to_the_end = not names & {b"content-length", b"transfer-encoding"} and status not in _NO_BODY
+        self._to_the_end = not names & {b"content-length", b"transfer-encoding"} and status not in NO_BODY
         self._complete = self._bodiless
         # After HEAD some servers send a body all the same: such a connection is not used again.
         self._keeps_alive = not self._bodiless and self._parser.should_keep_alive()

@@ -11,7 +11,7 @@ from typing import Protocol
 from app.errors import RelayError
 from app.hermes.api import HermesApi
 from app.hermes.errors import UpstreamAuthRequired, UpstreamUnanswered, UpstreamUnreachable, refusal_of
-from app.hermes.passing.connection import Connection, Head
+from app.hermes.passing.connection import NO_BODY, Connection, Head
 from app.hermes.passing.headers import Headers, is_event_stream, lines, returned, sent
 from app.hermes.passing.pool import Pool
 from app.hermes.passing.running import Running, Ticket
@@ -46,6 +46,8 @@ class Answer:
 
     def __init__(self, head: Head, connection: Connection) -> None:
         self.status, self.headers = head.status, returned(head.headers)
+        if head.status in NO_BODY:  # a length, if there is one, is not that of this answer (RFC 9110 §8.6)
+            self.headers = [header for header in self.headers if header[0] != b"content-length"]
         self.is_stream = is_event_stream(head.headers)
         self._connection = connection
         self.read = connection.read

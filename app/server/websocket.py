@@ -1,103 +1,20 @@
-"""uvicorn as we need it. Each line here answers something it really does (deploy/decisions/0001)."""
+"""One WebSocket connection of uvicorn's, with the bounds that it lacks, and what ASGI cannot say."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import gc
-import logging
-import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-import uvicorn
-import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import OPEN
 
-from app.bootstrap import open_relay
-from app.errors import Misconfigured
-from app.main import create_app
-from app.settings import Settings
 from app.wire import close
-from app.wire.link import MAX_BEFORE_AUTH, MAX_MESSAGE
+from app.wire.link import MAX_BEFORE_AUTH
 
-log = logging.getLogger("talaria.server")
-
-PING_SECONDS = 30.0
-PONG_SECONDS = 60.0  # a phone on a bad network stalls for 20 s and more, and is still there
-KEEP_ALIVE_SECONDS = 150  # longer than proxies keep idle connections (Caddy 120), or they answer with 502
-GRACE_SECONDS = 5
 LAST_SECONDS = 1.0  # for a peer to read what is still on its way when its connection ends
-MAX_HEAD = 64 * 1024  # bytes of the head of a request: what cookies and proxies add is far less
-HEAD_SECONDS = 30.0  # for it to arrive; browsers open connections ahead of what they ask
 MAX_GATHERED = 64 * 1024  # bytes of frames that are written together; the transport's own high-water mark
 MAX_PIECES = 1000  # fragments of a message before they are joined
-
-
-class HttpProtocol(HttpToolsProtocol):
-    """Bounds the head of a request in bytes and in time: the parser takes any, from anyone.
-
-    Puts itself into `scope["extensions"]["talaria"]`, as sockets do; only `api/served.py` and `api/passed.py` look
-    there. `when_gone` is called when the client hangs up: ASGI has no word for it but a task that waits.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._head_bytes = 0
-        self._head_timer: asyncio.TimerHandle | None = None  # None while no head is awaited
-        self.when_gone: Callable[[], None] | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._head_has_come()
-        super().connection_lost(exc)
-        if self.when_gone is not None:
-            self.when_gone()
-
-    def data_received(self, data: bytes) -> None:
-        awaited = self._head_timer is not None
-        super().data_received(data)
-        if awaited and self._head_timer is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too large.")
-
-    def abort(self) -> None:
-        """Drop the connection without waiting for a reader that has stopped."""
-        self.transport.abort()
-
-    @property
-    def is_gone(self) -> bool:
-        return self.transport.is_closing()
-
-    @property
-    def is_blocked(self) -> bool:
-        """The next `send` waits for a reader."""
-        return bool(self.flow.write_paused)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {"talaria": self}  # type: ignore[dict-item]
-        if self._head_timer is None:
-            self._await_head()
-
-    def on_headers_complete(self) -> None:
-        self._head_has_come()
-        super().on_headers_complete()
-
-    def _await_head(self) -> None:
-        self._head_bytes = 0
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
-
-    def _head_has_come(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -277,79 +194,3 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def abort(self) -> None:
         if not self.disconnected:
             self.transport.abort()
-
-
-class Server(uvicorn.Server):
-    """Tells clients before it closes their sockets, and says when it listens."""
-
-    def __init__(self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]], ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._drain, self._ready = drain, ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn closes every socket with 1012 first thing: the drain notice has to come before."""
-        await self._drain()
-        await super().shutdown(sockets)
-
-
-def config(app: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        ws=WebSocketProtocol,
-        http=HttpProtocol,
-        lifespan="off",  # the relay is opened before the port listens and closed after it
-        proxy_headers=False,  # it believes any loopback peer; we read forwarding headers ourselves
-        server_header=False,
-        log_config=None,
-        access_log=False,  # it logs query strings
-        ws_per_message_deflate=False,  # 58 KiB an idle socket against 20
-        ws_max_size=MAX_MESSAGE,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PONG_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-    )
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Raises Misconfigured when the address cannot be had."""
-    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; else small answers wait 40 ms.
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-        return listener
-    except OSError as exc:
-        listener.close()
-        do = ""
-        if exc.errno == errno.EADDRINUSE:
-            do = ". Another relay runs, or something else has the port: stop that, or set TALARIA_PORT to another"
-        raise Misconfigured(f"cannot listen on {host}:{port}: {exc.strerror}{do}") from exc
-
-
-async def serve(settings: Settings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Until SIGINT or SIGTERM. `on_ready` gets the base URL once requests are answered."""
-    listener = listen(settings.server.host, settings.server.port)
-    host, port = listener.getsockname()[:2]
-    settings = settings.with_port(port)
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    try:
-        async with open_relay(settings) as relay:
-            server = Server(config(create_app(relay)), relay.drain, lambda: on_ready and on_ready(url))
-            # What was imported stays: a full collection of it would stop every link for 50 to 100 ms, again and again.
-            gc.collect()
-            gc.freeze()
-            await server.serve(sockets=[listener])
-    finally:
-        listener.close()
-
-
-def run(settings: Settings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve on an event loop of its own. Raises Misconfigured."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, on_ready))
