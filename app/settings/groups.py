@@ -7,7 +7,7 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
@@ -32,8 +32,18 @@ def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-def _origin(value: str) -> str:
+def _split_url(value: str) -> SplitResult:
+    """Raises ValueError for a port that is none, which would be noticed only where it is dialled."""
     parts = urlsplit(value)
+    try:
+        parts.port  # noqa: B018 - read for what it raises
+    except ValueError:
+        raise ValueError("its port is no number up to 65535") from None
+    return parts
+
+
+def _origin(value: str) -> str:
+    parts = _split_url(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError("it must look like https://name[:port]")
     if parts.path not in ("", "/"):
@@ -44,7 +54,7 @@ def _origin(value: str) -> str:
 def _upstream(value: str) -> str:
     if value == "":
         return value
-    parts = urlsplit(value)
+    parts = _split_url(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError("it must look like http://host:port, or be empty to switch this upstream off")
     return value.rstrip("/")
