@@ -56,8 +56,8 @@ from app.outbox.retention import Retention
 from app.pairing.payload import QrSecret
 from app.pairing.service import Pairing
 from app.push.service import Push, open_push
-from app.sessions.attempts import Attempts
 from app.sessions.errors import SessionRevoked
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.identity import Identity
 from app.sessions.keys import SessionKeys
 from app.sessions.operator import LinkToken, OperatorToken

@@ -126,7 +126,7 @@ DEVICES: Example = {
             "sessions": [
                 {
                     "token_prefix": "341544a3", "created_at": _AT, "last_seen": _AT, "expires_at": _ENDS,
-                    "grants": _GRANTS,
+                    "grants": _GRANTS, "is_over": False,
                 }
             ],
         }

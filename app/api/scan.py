@@ -10,6 +10,7 @@ from app.api.errors import BodyInvalid
 from app.pairing.offers import Offer
 from app.pairing.payload import ANYWHERE, LOOPBACK, Place, QrSecret, built, lan_address
 from app.settings import ServerSettings
+from app.wire.payloads import check_depth
 
 MAX_ENDPOINTS = 16  # a QR code of more could not be scanned
 
@@ -67,6 +68,10 @@ def endpoints_of(body: Mapping[str, Any]) -> list[Any] | None:
         raise BodyInvalid("endpoints must be an array")
     if len(endpoints) > MAX_ENDPOINTS:
         raise BodyInvalid(f"endpoints may be at most {MAX_ENDPOINTS}")
+    try:
+        check_depth(endpoints)
+    except ValueError as exc:
+        raise BodyInvalid(f"endpoints: {exc}") from None
     return endpoints
 
 

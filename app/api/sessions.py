@@ -62,9 +62,12 @@ async def rotate_keys(relay: OpenRelay, caller: Operator) -> dict[str, Any]:
 
 @router.get("/devices", responses=answers(examples.DEVICES))
 async def devices(relay: OpenRelay, _: Operator) -> dict[str, Any]:
-    """Every device that was ever paired, with its live sessions and how push to it stands."""
+    """Every device that was ever paired, with its sessions and how push to it stands. `is_over`: a session that has
+    ended, and that the device begins again by its refresh token unless it is revoked.
+    """
     found = await relay.sessions.devices()
     push = await relay.push.healths([device.device_id for device, _ in found])
+    now = relay.clock.now()
     return {
         "devices": [
             {
@@ -75,6 +78,7 @@ async def devices(relay: OpenRelay, _: Operator) -> dict[str, Any]:
                     {
                         "token_prefix": session.prefix, "created_at": session.created_at,
                         "last_seen": session.last_seen_at, "expires_at": session.expires_at, "grants": session.grants,
+                        "is_over": session.is_over(now),
                     }
                     for session in sessions
                 ],

@@ -46,7 +46,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
     """
     for left in path.parent.glob("*".join(DRAFT)):
         _remove_unused(left, Path.unlink)
-    draft = path.with_name(secrets.token_hex(4).join(DRAFT))
+    draft = path.parent / secrets.token_hex(4).join(DRAFT)
     try:
         if path.exists():
             raise FileExistsError

@@ -39,6 +39,10 @@ def backup(file: _File) -> None:
     from app.backup import archive, drafts
     from app.db.files import sqlite_path
 
+    if file == "-" and sys.stdout.isatty():  # also that which Docker makes, whatever the host does with what it shows
+        raise CommandFailed(
+            "a terminal would spoil the backup: name a file, or send it on by `> FILE` (`docker compose exec -T` then)"
+        )
     server = load_settings().server
     database = sqlite_path(server.sqlite_url())
     if os.path.isdir(server.data_dir):
@@ -83,12 +87,13 @@ def _source(file: str) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     try:
-        with open(file, "rb") as found:
-            yield found
+        found = open(file, "rb")  # noqa: SIM115 - closed below, where what others raise is theirs to explain
     except FileNotFoundError:
         raise CommandFailed(f"there is no file {file}") from None
-    except PermissionError:
-        raise CommandFailed(f"{file} cannot be read as uid {os.getuid()}") from None
+    except OSError as exc:
+        raise CommandFailed(f"{file} cannot be read as uid {os.getuid()}: {exc.strerror}") from None
+    with found:
+        yield found
 
 
 @contextmanager
@@ -114,8 +119,8 @@ def _stop(server: ServerSettings) -> None:
         raise
     except CommandFailed:
         raise CommandFailed(
-            f"a relay runs on {server.data_dir.absolute()}, and cannot be reached at {url} to be stopped: stop it"
-            " yourself (`docker compose stop relay`, or by systemctl), then restore again"
+            f"a relay, or another restore, uses {server.data_dir.absolute()}, and no relay of that directory can be"
+            f" reached at {url}: stop it yourself (`docker compose stop relay`, or by systemctl), then restore again"
         ) from None
 
 

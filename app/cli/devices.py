@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -63,7 +63,7 @@ def revoke(device: Which) -> None:
     """End a device's session: its sockets close at once, and it must be paired again."""
 
     def apply(relay: RelayClient, found: Device) -> None:
-        for prefix in _sessions(found):
+        for prefix in _sessions(found, or_over=True):
             relay.delete(f"/sessions/{prefix}")
 
     found = _change(device, apply)
@@ -115,7 +115,7 @@ def find(devices: Sequence[Device], which: str) -> Device:
     starts = [
         device
         for device in devices
-        if any(known.startswith(which) for known in (device["device_id"], *_prefixes(device)))
+        if any(known.startswith(which) for known in (device["device_id"], *_prefixes(device["sessions"])))
     ]
     found = exact or starts
     if len(found) == 1:
@@ -126,12 +126,13 @@ def find(devices: Sequence[Device], which: str) -> Device:
     raise CommandFailed(f"{which} may be more than one device: say which of {ids}")
 
 
-def _prefixes(device: Device) -> list[str]:
-    return [session["token_prefix"] for session in device["sessions"]]
+def _prefixes(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [session["token_prefix"] for session in sessions]
 
 
-def _sessions(device: Device) -> list[str]:
-    if not (prefixes := _prefixes(device)):
+def _sessions(device: Device, *, or_over: bool = False) -> list[str]:
+    """`or_over`: also those that have ended, and that the device may begin again. Raises CommandFailed for none."""
+    if not (prefixes := _prefixes([one for one in device["sessions"] if or_over or not one["is_over"]])):
         raise CommandFailed(f"{device['name']} has no session any more: it must be paired again")
     return prefixes
 
@@ -149,8 +150,8 @@ def _row(device: Device, now: float) -> tuple[str, ...]:
     if not sessions:
         return device["name"], device["device_id"], _seen(device, now), "not paired", _push(device), "nothing"
     newest = sessions[0]
-    may = [name for name, end in newest["grants"].items() if end is None or end > now]
-    until = date(newest["expires_at"])
+    may = [name for name, end in newest["grants"].items() if end is None or end > now] or ["nothing"]
+    until = "over, may renew" if newest["is_over"] else date(newest["expires_at"])
     return device["name"], device["device_id"], _seen(device, now), until, _push(device), ", ".join(may)
 
 

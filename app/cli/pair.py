@@ -120,7 +120,10 @@ def show_offer(offer: Mapping[str, Any]) -> None:
 
     scanned = offer.get("qr_payload")
     link = offer["pairing_url"] if scanned else offer["web_url"]
-    say(render_text(scanned or link))
+    try:
+        say(render_text(scanned or link))
+    except ValueError:
+        note(wrapped("Too much for a QR code: name fewer --endpoint, or open the link on the phone.") + "\n")
     say(f"Link  {link}")
     say(f"Code  {offer['code']}, once, until {clock_time(offer['expires_at'])}")
     say(f"Relay {offer['fingerprint']}, its fingerprint, which the link holds")

@@ -32,7 +32,7 @@ sessions = Table(
     Column("last_seen_at", Float), Column("revoked_at", Float), Column("revoked_reason", Text),
     Column("transport_hint", Text),  # wss, ws or unknown, where the operator said so
     Column("api_hash", Text),  # of the token that opens the Hermes API in its name
-    Column("kid", Text),  # the key that signed its token last
+    Column("kid", Text),  # the keys that signed its tokens, a space between; NULL: not known
     # JSON: {ttl, grants} in seconds, what a renewal gives; null = it cannot be renewed.
     Column("renewal", Text),
     Column("term", Integer, nullable=False, server_default="0"),  # tokens of an earlier one ended with it

@@ -15,6 +15,7 @@ import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from app import container
 from app.clock import Clock
 from app.doctor.finding import Finding
 from app.doctor.probe import Probe
@@ -58,6 +59,8 @@ class Outside:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         findings = [await self._names(host)]
+        if findings[0].state == "skip":
+            return findings
         if not _broken(findings):
             findings.append(await self._connects(host, port))
         if not _broken(findings):
@@ -71,7 +74,7 @@ class Outside:
                 ("way in", self._is_us), ("WebSocket", self._upgrades), ("Origin", self._refuses),
                 ("streams", self._streams), ("files", self._takes),
             ):  # fmt: skip
-                if name == "Origin" and findings[-1].state == "fail":
+                if name == "Origin" and findings[-1].state != "ok":
                     continue  # without upgrades nothing is to be learned of it
                 try:
                     async with asyncio.timeout(FILE_S if name == "files" else STEP_S):  # drops make no whole answer
@@ -87,6 +90,11 @@ class Outside:
             async with asyncio.timeout(STEP_S):
                 found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, TimeoutError) as exc:
+            if host.endswith(".ts.net") and container.is_inside():  # as with the sidecar, which has no DNS for others
+                return Finding(
+                    "name", "skip", f"in this container {host} has no address: the devices of the tailnet know it",
+                    f"on one of them: `curl {self.server.public_url}/livez`",
+                )  # fmt: skip
             return Finding(
                 "name", "fail", f"{host} has no address here: {_reason(exc)}",
                 "look at TALARIA_PUBLIC_URL; for a name of Tailscale, at `tailscale status` and MagicDNS",
@@ -178,6 +186,11 @@ class Outside:
                 "WebSocket", "fail", "the relay refuses its own Origin: something on the way changes it",
                 "let the proxy pass Origin on as it is",
             )  # fmt: skip
+        if status == 429:
+            return Finding(
+                "WebSocket", "warn", "this host is refused for a while: wrong codes or tokens came from its address",
+                "wait five minutes, then `talaria doctor` again; `talaria pair` lifts it for codes",
+            )  # fmt: skip
         return Finding(
             "WebSocket", "fail", f"the upgrade comes back as HTTP {status}: something on the way drops it",
             f"let the proxy pass Upgrade and Connection on: {PROXIES} shows how",
@@ -199,6 +212,8 @@ class Outside:
             async for piece in answer.aiter_bytes():
                 said = (said + piece)[-100:]
                 self.probe.saw()
+        if not self.probe.is_ours(answer.headers):
+            return _intercepted("streams", answer)
         if b"data: seen" in said:
             return Finding("streams", "ok", "the pieces of an answer come one by one")
         return Finding(
@@ -213,7 +228,9 @@ class Outside:
                 "files", "fail", f"a file of {BODY_BYTES >> 20} MiB is refused on the way",
                 f"raise the proxy's limit (client_max_body_size in nginx): {PROXIES} shows how",
             )  # fmt: skip
-        said: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
+        if not self.probe.is_ours(answer.headers):
+            return _intercepted("files", answer)
+        said: dict[str, Any] = answer.json()
         if said.get("bytes") != BODY_BYTES:
             return Finding("files", "fail", f"a file of {BODY_BYTES >> 20} MiB does not arrive whole", _SEE)
         if said.get("forwarded") and not said.get("trusted"):
@@ -227,6 +244,11 @@ class Outside:
 
 
 _SEE = f"look at the proxy's log, and at {PROXIES}"
+
+
+def _intercepted(name: str, answer: httpx.Response) -> Finding:
+    says = f"something on the way answers in the relay's place (HTTP {answer.status_code})"
+    return Finding(name, "fail", says, _SEE)
 
 
 def _broken(findings: list[Finding]) -> bool:

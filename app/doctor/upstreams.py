@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,6 +82,8 @@ def _upstream(name: str, state: Mapping[str, Any]) -> Finding:
         return Finding(title, "skip", str(state.get("message", "it is switched off")), layer="upstream")
     code, says = str(state.get("code")), str(state.get("message", "it does not answer"))
     do = _DO.get(code, _GUIDE).format(**_SETTINGS.get(name, {}))
+    if code == "upstream_auth_required" and (told := re.fullmatch("(.+?)[:;] (.+)", says)):
+        says, do = told[1], told[2] + (", and restart the relay" if told[2].startswith("set ") else "")
     return Finding(
         title,
         "fail" if name == "api" and state["state"] != "up" else "warn",

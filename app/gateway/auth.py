@@ -21,8 +21,8 @@ from app.pairing.errors import ConfirmationPending
 from app.pairing.service import Pairing
 from app.sessions import opaque
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.errors import SessionRefused
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.renewals import Renewals
 from app.sessions.service import Principal, Sessions
 from app.sessions.tickets import Tickets
@@ -39,6 +39,14 @@ class CredentialMissing(RelayError):
     code = "credential_missing"
     http_status = 401
     close_code = close.CREDENTIAL_REFUSED
+
+
+class WaitsElsewhere(RelayError):
+    """A newer socket of the same device waits for the operator in place of this one."""
+
+    code = "waits_elsewhere"
+    http_status = 409
+    close_code = close.SUPERSEDED
 
 
 class TooManySockets(RelayError):
@@ -94,6 +102,7 @@ class Authenticator:
         self._attempts, self._sessions, self._pairing = attempts, sessions, pairing
         self._renewals, self._tickets = renewals, tickets
         self._acks, self._facts = acks, facts
+        self._patient: dict[str, list[Waiter]] = {}  # offer → links that wait for the operator, the newest last
 
     async def authenticate(
         self, auth: Auth, address: Address, *, bearer: str | None = None, secure: bool, origin: str | None = None,
@@ -156,9 +165,24 @@ class Authenticator:
                 raise
             pending = exc
         waiter.pending(pending)
+        waiting = self._patient.setdefault(pending.offer_id, [])
+        waiting.append(waiter)
+        try:
+            return await self._wait(auth, address, waiter, pending)
+        finally:
+            waiting.remove(waiter)
+            if not waiting:
+                del self._patient[pending.offer_id]
+
+    async def _wait(
+        self, auth: Auth, address: Address, waiter: Waiter, pending: ConfirmationPending
+    ) -> tuple[Principal, str]:
         with self._pairing.watching(pending.offer_id) as changed:
             waiter.when_closed(lambda _clean: changed.set())
             while not waiter.closed:
+                # An older one may be gone without the relay knowing, and must not take the code with it.
+                if self._patient[pending.offer_id][-1] is not waiter:
+                    raise WaitsElsewhere()
                 changed.clear()  # before the look: what happens during it is not missed
                 try:
                     return await self._pairing.redeem(auth, address)

@@ -123,10 +123,13 @@ class Gateway:
         link.end(exc.close_code or close.TROUBLE, exc.code)
 
     def _check_count(self, admission: Admission) -> None:
-        if admission.instance is None:
-            peers = self._hub.of_device(admission.principal.device_id)
-            if sum(p.instance is None for p in peers) >= self.limits.plain_per_device:
-                raise TooManySockets()
+        if admission.instance is not None:
+            return
+        who = admission.principal
+        peers = self._hub.of_device(who.device_id)
+        # Those of its other sessions are being closed: it has been paired again, and its code is used up by now.
+        if sum(p.instance is None and p.session_id == who.session_id for p in peers) >= self.limits.plain_per_device:
+            raise TooManySockets()
 
     def opened(self, link: Connection, admission: Admission, frame: Envelope) -> Pump | None:
         """The link joins the others, is told so, and gets what was kept."""

@@ -12,7 +12,10 @@ _CHARACTERS = {(False, False): "█", (False, True): "▀", (True, False): "▄"
 
 
 def render_text(data: str) -> str:
-    """Two rows of modules to a line of text. `data` up to about 1 KiB stays scannable."""
+    """Two rows of modules to a line of text. `data` up to about 1 KiB stays scannable.
+
+    Raises ValueError for what no code can hold: from about 2.9 KB on.
+    """
     # What is long must still fit a terminal of 80 columns and a camera: it gets less to correct errors with.
     level = qrcode.constants.ERROR_CORRECT_M if len(data) <= _SHORT else qrcode.constants.ERROR_CORRECT_L
     code = qrcode.QRCode(error_correction=level, border=_QUIET)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,11 +27,12 @@ from app.pairing.errors import (
     PairingDenied,
 )
 from app.pairing.offers import OFFER_S, Offer, Status, Terms, Ttl
+from app.pairing.watchers import Watchers
 from app.sessions import grants as rules
 from app.sessions import opaque
 from app.sessions import store as devices
 from app.sessions.address import Address
-from app.sessions.attempts import FLOOD, Attempts
+from app.sessions.guessing.attempts import FLOOD, Attempts
 from app.sessions.service import Principal, Sessions
 from app.wire.payloads import Auth
 
@@ -58,7 +59,8 @@ class Pairing:
         self._attempts = attempts
         self._hash = codes.CodeHash.load(data_dir)
         self._confirms, self._on_flood = confirms, on_flood
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._watchers = Watchers()
+        self.watching = self._watchers.watching
 
     # making offers
 
@@ -108,7 +110,7 @@ class Pairing:
             now = self._clock.now()
             before = store.of_code(tx, code_hash) if approves else None
             offer = replace(made, expires_at=now + OFFER_S)
-            if before is not None and before.approval == store.BEFORE and _is_open(before, now):
+            if before is not None and before.approval == store.BEFORE and before.is_open(now):
                 offer = _on_terms(before, terms, offer)
             store.purge(tx, now - _REMEMBERED_S)
             store.add(tx, code_hash, offer, now)
@@ -150,7 +152,7 @@ class Pairing:
         now = self._clock.now()
         offer = store.of_code(tx, code_hash)
         claim = confirm.claim_of(auth, code_hash, address)
-        if offer is None or not _is_open(offer, now):
+        if offer is None or not offer.is_open(now):
             if offer is not None and offer.claim == claim and offer.device_id is None:
                 return PairingDenied()
             self._count_wrong(tx, address, now)
@@ -173,7 +175,7 @@ class Pairing:
         if offer.claim is None:
             claimant = confirm.about(auth) | ({"address": address.host} if address else {})
             asked = confirm.ask(tx, offer, claim, claimant, now)
-            tx.after_commit(lambda: self._wake(offer.offer_id))
+            tx.after_commit(lambda: self._watchers.wake(offer.offer_id))
             return asked
         if offer.allowed:
             return None if offer.claim == claim else PairingCodeRejected()
@@ -196,7 +198,7 @@ class Pairing:
     def _flooded(self, voided: Sequence[str]) -> None:
         log.error("somebody guesses pairing codes", extra={"wrong": FLOOD, "offers_voided": len(voided)})
         for offer_id in voided:
-            self._wake(offer_id)
+            self._watchers.wake(offer_id)
         self._on_flood()
 
     def _welcome(self, tx: Tx, offer: store.Stored, device_id: str, auth: Auth, now: float) -> Redeemed:
@@ -211,7 +213,7 @@ class Pairing:
             tx, at=now, actor=f"offer {offer.offer_id}", action="device.paired", subject=device_id,
             session=principal.prefix, name=name, expires_at=principal.expires_at, grants=dict(principal.grants),
         )  # fmt: skip
-        tx.after_commit(lambda: self._wake(offer.offer_id))
+        tx.after_commit(lambda: self._watchers.wake(offer.offer_id))
         return principal, token
 
     # confirming
@@ -235,7 +237,7 @@ class Pairing:
             audit.record(
                 tx, at=now, actor=actor, action="device.confirmed", subject=offer.offer_id, claimant=offer.claimant
             )
-            tx.after_commit(lambda: self._wake(offer.offer_id))
+            tx.after_commit(lambda: self._watchers.wake(offer.offer_id))
             return offer.offer_id
 
         return await self._db.write(work)
@@ -243,7 +245,7 @@ class Pairing:
     def _void(self, tx: Tx, offer_id: str, reason: str, now: float, actor: str = "relay") -> None:
         store.void(tx, offer_id, now)
         audit.record(tx, at=now, actor=actor, action="offer.voided", subject=offer_id, reason=reason)
-        tx.after_commit(lambda: self._wake(offer_id))
+        tx.after_commit(lambda: self._watchers.wake(offer_id))
 
     # what became of an offer
 
@@ -258,7 +260,7 @@ class Pairing:
             if offer.consumed_at is not None and offer.device_id is not None:
                 name = devices.device_name(tx, offer.device_id)
                 return Status("redeemed", offer.expires_at, offer.device_id, name)
-            if not _is_open(offer, now):
+            if not offer.is_open(now):
                 return Status("expired", offer.expires_at)
             if offer.approval == store.BEFORE:
                 return Status("approving", offer.expires_at)
@@ -276,38 +278,14 @@ class Pairing:
             left = min(timeout, status.expires_at - self._clock.now())
             if status.state != seen or left <= 0:
                 return status
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await changed.wait()
-            except TimeoutError:
-                pass
             return await self.status(offer_id)
-
-    @contextmanager
-    def watching(self, offer_id: str) -> Iterator[asyncio.Event]:
-        """Set whenever something becomes of the offer."""
-        changed = asyncio.Event()
-        waiting = self._waiting.setdefault(offer_id, set())
-        waiting.add(changed)
-        try:
-            yield changed
-        finally:
-            waiting.discard(changed)
-            if not waiting:
-                self._waiting.pop(offer_id, None)
 
     def let_go(self) -> None:
         """Whoever waits gets the present status: the relay is about to end."""
-        for offer_id in self._waiting:
-            self._wake(offer_id)
-
-    def _wake(self, offer_id: str) -> None:
-        for changed in self._waiting.get(offer_id, ()):
-            changed.set()
-
-
-def _is_open(offer: store.Stored, now: float) -> bool:
-    return offer.consumed_at is None and offer.expires_at > now
+        self._watchers.wake_all()
 
 
 def _on_terms(before: store.Stored, terms: Terms, made: store.Stored) -> store.Stored:

@@ -71,6 +71,9 @@ class Stored:
     confirm_until: float | None = None
     allowed: int | None = None
 
+    def is_open(self, now: float) -> bool:
+        return self.consumed_at is None and self.expires_at > now
+
 
 def add(tx: Tx, code_hash: str, offer: Stored, now: float) -> None:
     values: dict[str, Any] = {

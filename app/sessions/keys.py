@@ -11,7 +11,7 @@ import binascii
 import hashlib
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -22,8 +22,15 @@ from app.sessions.files import read_or_make, replace
 FILE = "session-keys.json"
 
 
+class Signing(NamedTuple):
+    """The key that signs and its name, of one moment: a rotation runs beside whoever signs."""
+
+    kid: str
+    private: Ed25519PrivateKey
+
+
 class SessionKeys:
-    """`kid` and `private` sign; `public` has every key by its kid."""
+    """`signing` signs; `public` has every key by its kid."""
 
     def __init__(self, path: Path, found: dict[str, tuple[int, Ed25519PrivateKey]]) -> None:
         self._path = path
@@ -31,9 +38,9 @@ class SessionKeys:
 
     def _use(self, found: dict[str, tuple[int, Ed25519PrivateKey]]) -> None:
         self._found = found
-        self.kid = max(found, key=lambda kid: (found[kid][0], kid))
-        self.private = found[self.kid][1]
         self.public: dict[str, Ed25519PublicKey] = {kid: key.public_key() for kid, (_, key) in found.items()}
+        kid = max(found, key=lambda kid: (found[kid][0], kid))
+        self.signing = Signing(kid, found[kid][1])  # last: what it signs can be verified by now
 
     @classmethod
     def load(cls, data_dir: Path) -> Self:
@@ -46,7 +53,7 @@ class SessionKeys:
 
         The one that signed until now stays: a token may be under way.
         """
-        kept = {kid: entry for kid, entry in self._found.items() if kid == self.kid or kid in in_use}
+        kept = {kid: entry for kid, entry in self._found.items() if kid == self.signing.kid or kid in in_use}
         number = max(number for number, _ in self._found.values()) + 1
         content = _written([*kept.values(), (number, Ed25519PrivateKey.generate())])
         gone = [kid for kid in self._found if kid not in kept]

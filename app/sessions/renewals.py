@@ -17,7 +17,6 @@ from app.clock import Clock
 from app.db import Database, Tx
 from app.sessions import changes, opaque, store, tokens
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.errors import (
     NotYours,
     RefreshReused,
@@ -27,6 +26,7 @@ from app.sessions.errors import (
     SessionUnknown,
     TokenRejected,
 )
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.keys import SessionKeys
 from app.sessions.service import Principal, Sessions
 from app.sessions.store import REVIVED, SEEN, SENT, Session
@@ -102,13 +102,13 @@ class Renewals:
 
     def _go_on(self, tx: Tx, session: Session, renewal: store.Renewal, number: int, now: float) -> Renewed:
         made = changes.renewed(session, renewal, now)
-        is_over = session.expires_at is not None and session.expires_at <= now
+        is_over = session.is_over(now)
         again = number == session.refresh_number  # the answer was lost, so what it said still has to be heard
         state = REVIVED if is_over or (again and session.refresh_state == REVIVED) else SENT
         # The tokens of a session that was over stay dead: whoever kept one had no more to hope for.
-        term = session.term + is_over
+        term, signing = session.term + is_over, self._keys.signing
         store.renew(
-            tx, session.session_id, made.grants, made.ends, term=term, kid=self._keys.kid, number=number, state=state
+            tx, session.session_id, made.grants, made.ends, term=term, kid=signing.kid, number=number, state=state
         )
         refresh = opaque.new(opaque.REFRESH)
         self._give(tx, session.session_id, refresh, number, now)
@@ -120,7 +120,7 @@ class Renewals:
         assert after is not None
         self._sessions.note_change(tx, after)
         token = tokens.sign(
-            self._keys, session_id=session.session_id, device_id=session.device_id, now=now, term=term
+            signing, session_id=session.session_id, device_id=session.device_id, now=now, term=term
         )  # fmt: skip
         return Renewed(self._sessions.judge(after), token, refresh)
 
@@ -163,7 +163,7 @@ class Renewals:
             # A session from before kids were noted may have been signed by any of them.
             in_use = {kid for kid in kids if kid is not None} if None not in kids else set(self._keys.public)
             gone = await asyncio.to_thread(self._keys.rotate, in_use)
-            kid, now = self._keys.kid, self._clock.now()
+            kid, now = self._keys.signing.kid, self._clock.now()
             await self._db.write(
                 lambda tx: audit.record(tx, at=now, actor=actor, action="keys.rotated", subject=kid, gone=gone)
             )

@@ -13,22 +13,21 @@ from dataclasses import dataclass, replace
 from app.audit import store as audit
 from app.clock import Clock
 from app.db import Database, Tx
-from app.errors import NotFound, RelayError
+from app.errors import RelayError
 from app.sessions import changes, opaque, store, tokens
 from app.sessions import grants as rules
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.changes import Change, Outcome
 from app.sessions.errors import (
     ApiTokenMisplaced,
     NotYours,
     SessionExpired,
-    SessionPrefixAmbiguous,
     SessionRefused,
     SessionRevoked,
     SessionUnknown,
     TokenRejected,
 )
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.keys import SessionKeys
 from app.sessions.store import Device, Session
 from app.sessions.verdicts import Verdicts
@@ -98,17 +97,17 @@ class Sessions:
         `api_hash` is the digest of the token that opens the Hermes API in its name.
         """
         if replace:
-            for old in store.live_sessions_of(tx, device_id, now):
+            for old in store.sessions_of(tx, device_id):  # also one that is over, which would begin again
                 self.end(tx, old.session_id, "replaced", now)
         ends = rules.expiry(ttl, now)
         granted = rules.expiries(grants_seconds, ends, now)
-        session_id = secrets.token_hex(16)
+        session_id, signing = secrets.token_hex(16), self._keys.signing
         renewal = store.Renewal(ttl, dict(rules.DEFAULT if grants_seconds is None else grants_seconds))
         store.add_session(
             tx, session_id, device_id, grants=granted, expires_at=ends, hint=hint, now=now,
-            api_hash=api_hash, kid=self._keys.kid, renewal=renewal,
+            api_hash=api_hash, kid=signing.kid, renewal=renewal,
         )  # fmt: skip
-        token = tokens.sign(self._keys, session_id=session_id, device_id=device_id, now=now)
+        token = tokens.sign(signing, session_id=session_id, device_id=device_id, now=now)
         return Principal(session_id, device_id, granted, ends, hint), token
 
     async def verify(self, token: str) -> Principal:
@@ -138,8 +137,8 @@ class Sessions:
     async def by_api_token(self, token: str) -> Principal:
         """Whom a token of the Hermes API stands for, with `chat` and no other grant.
 
-        Raises TokenRejected for what matches nothing, and for one whose code was not redeemed; else SessionExpired,
-        SessionRevoked.
+        Raises TokenRejected for what matches nothing, SessionUnknown for one whose code was not redeemed; else
+        SessionExpired, SessionRevoked.
         """
         key = self._verdicts.key(token)
         cached = self._cached(key)
@@ -148,7 +147,9 @@ class Sessions:
         if not token.startswith(opaque.API):
             raise TokenRejected(detail="no API token")
         before = self.changes
-        session = await self._db.read(lambda tx: store.session_by_api(tx, opaque.digest(token)))
+        session, is_offered = await self._db.read(lambda tx: store.session_by_api(tx, opaque.digest(token)))
+        if session is None and is_offered:  # scanned, and used too early: no guess
+            raise SessionUnknown("this token opens nothing before its pairing code is redeemed")
         if session is None:
             raise TokenRejected(detail="unknown API token")
         principal = self.judge(session)
@@ -222,19 +223,25 @@ class Sessions:
         return await self._db.read(lambda tx: store.live_sessions(tx, self._clock.now()))
 
     async def devices(self) -> Sequence[tuple[Device, Sequence[Session]]]:
-        """Every device with its live sessions."""
+        """Every device with its live sessions, then those that are over and that it may begin again."""
         await self._store_seen()
-        devices, sessions = await self._db.read(
-            lambda tx: (store.devices(tx), store.live_sessions(tx, self._clock.now()))
-        )
+
+        def work(tx: Tx) -> tuple[list[Device], list[Session]]:
+            now = self._clock.now()
+            return store.devices(tx), store.live_sessions(tx, now) + store.dormant_sessions(tx, now)
+
+        devices, sessions = await self._db.read(work)
         return [(device, [s for s in sessions if s.device_id == device.device_id]) for device in devices]
 
     async def revoke(self, prefix: str, *, actor: str) -> str:
-        """The id of the session that ended. Raises NotFound, SessionPrefixAmbiguous."""
+        """The id of the session that ended; of one that is over, so that nothing begins it again.
+
+        Raises NotFound, SessionPrefixAmbiguous.
+        """
 
         def work(tx: Tx) -> str:
             now = self._clock.now()
-            session = _find(tx, prefix, now)
+            session = changes.find(tx, prefix, now, or_over=True)
             self.end(tx, session.session_id, "revoked", now)
             audit.record(
                 tx, at=now, actor=actor, action="session.revoked", subject=session.prefix, device_id=session.device_id
@@ -277,30 +284,12 @@ class Sessions:
     ) -> Session:
         def work(tx: Tx) -> Session:
             now = self._clock.now()
-            session = _find(tx, prefix, now)
-            made = decide(session, now)
-            store.change(tx, session.session_id, rules.clamp(made.grants, made.ends), made.ends, made.renewal)
-            if name is not None:
-                store.rename_device(tx, session.device_id, name)
-            changed = store.session(tx, session.session_id)
-            assert changed is not None
-            self._audit_change(tx, session, changed, actor, now)
+            session = changes.find(tx, prefix, now)
+            changed = changes.apply(tx, session, decide(session, now), name=name, actor=actor, now=now)
             self.note_change(tx, changed)
             return changed
 
         return await self._db.write(work)
-
-    def _audit_change(self, tx: Tx, before: Session, after: Session, actor: str, now: float) -> None:
-        grants = {name: end for name, end in after.grants.items() if before.grants.get(name, 0) != end}
-        if grants or before.expires_at != after.expires_at:
-            audit.record(
-                tx, at=now, actor=actor, action="session.changed", subject=after.prefix, device_id=after.device_id,
-                grants=grants, expires_at=after.expires_at,
-            )  # fmt: skip
-        if before.device_name != after.device_name:
-            audit.record(
-                tx, at=now, actor=actor, action="device.renamed", subject=after.device_id, name=after.device_name
-            )
 
     def end(self, tx: Tx, session_id: str, reason: str, now: float) -> None:
         store.revoke(tx, session_id, reason, now)
@@ -326,15 +315,6 @@ class Sessions:
         self.changes += 1
         self._verdicts.drop(session.session_id)
         self._on_changed(session.session_id, session.grants)
-
-
-def _find(tx: Tx, prefix: str, now: float) -> Session:
-    found = store.live_sessions_like(tx, prefix, now)
-    if not found:
-        raise NotFound(f"no session matches prefix '{prefix}'")
-    if len(found) > 1:
-        raise SessionPrefixAmbiguous(f"prefix '{prefix}' matches more than one session")
-    return found[0]
 
 
 def _principal(session: Session) -> Principal:

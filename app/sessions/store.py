@@ -1,4 +1,4 @@
-"""SQL of devices, sessions, attempts and blocks."""
+"""SQL of devices and sessions, and of what renews and opens them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,19 @@ _SELECT = (
 _LIVE = "s.revoked_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > :now) "
 _ONE = text(_SELECT + "WHERE s.session_id = :session")
 _BY_API = text(_SELECT + "WHERE s.api_hash = :hash")
+_IS_OFFERED = text("SELECT 1 FROM offers WHERE api_hash = :hash LIMIT 1")
 _SOME = text(_SELECT + "WHERE s.session_id IN :sessions").bindparams(bindparam("sessions", expanding=True))
+_HAS_REFRESH = "EXISTS (SELECT 1 FROM refresh_tokens r WHERE r.session_id = s.session_id AND r.expires_at > :now) "
+_DORMANT = text(
+    _SELECT + "WHERE s.revoked_at IS NULL AND s.expires_at <= :now AND s.renewal IS NOT NULL AND " + _HAS_REFRESH
+    + "ORDER BY s.expires_at DESC, s.session_id"
+)  # fmt: skip
 _ALL_LIVE = text(_SELECT + "WHERE " + _LIVE + "ORDER BY s.last_seen_at DESC, s.session_id")
 _LIKE = text(
-    _SELECT + "WHERE s.session_id >= :prefix AND s.session_id < :after AND " + _LIVE + "ORDER BY s.session_id LIMIT 2"
+    _SELECT + "WHERE s.session_id >= :prefix AND s.session_id < :after AND s.revoked_at IS NULL "
+    "ORDER BY coalesce(s.expires_at <= :now, 0), s.session_id LIMIT 2"
 )
+_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND s.revoked_at IS NULL ORDER BY s.session_id")
 _LIVE_OF_DEVICE = text(_SELECT + "WHERE s.device_id = :device AND " + _LIVE + "ORDER BY s.session_id")
 _REVOKE = text(
     "UPDATE sessions SET revoked_at = :now, revoked_reason = :reason WHERE session_id = :session AND revoked_at IS NULL"
@@ -51,8 +59,10 @@ _CHANGE = text(
 )
 _REFRESH_SEEN = text("UPDATE sessions SET refresh_state = 'seen' WHERE session_id = :session")
 _RENEW = text(
-    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, term = :term, kid = :kid, "
-    "refresh_number = :number, refresh_state = :state WHERE session_id = :session"
+    # A live session keeps its tokens, and so the keys that signed them; NULL: any of them may have.
+    "UPDATE sessions SET grants = :grants, expires_at = :expires_at, "
+    "kid = CASE WHEN term < :term THEN :kid WHEN instr(kid, :kid) THEN kid ELSE kid || ' ' || :kid END, "
+    "term = :term, refresh_number = :number, refresh_state = :state WHERE session_id = :session"
 )
 _ADD_REFRESH = text("INSERT INTO refresh_tokens VALUES (:hash, :session, :number, :now, :expires_at)")
 _REFRESH = text("SELECT session_id, number, expires_at FROM refresh_tokens WHERE token_hash = :hash")
@@ -69,22 +79,6 @@ _COUNT_TICKETS = text("SELECT count(*) FROM tickets WHERE session_id = :session"
 _PURGE_TICKETS = text("DELETE FROM tickets WHERE expires_at <= :now OR expires_at > :latest")
 _SEEN_SESSION = text("UPDATE sessions SET last_seen_at = :now WHERE session_id = :session")
 _SEEN_DEVICE = text("UPDATE devices SET last_seen_at = :now WHERE device_id = :device")
-
-_ADD_ATTEMPT = text("INSERT INTO attempts (kind, address, at) VALUES (:kind, :address, :now)")
-_COUNT = text("SELECT count(*) FROM attempts WHERE kind = :kind AND address = :address AND at > :since")
-_FORGET_OLD_ATTEMPTS = text("DELETE FROM attempts WHERE at <= :before OR at > :now")
-_FORGET_OLD_OF_ONE = text("DELETE FROM attempts WHERE at <= :before AND kind != 'codes'")
-_FORGET_OLD_BLOCKS = text("DELETE FROM blocks WHERE until <= :now")
-_FORGET = text("DELETE FROM attempts WHERE kind = :kind AND address = :address")
-_COUNTED = text("SELECT DISTINCT kind, address FROM attempts")
-_BLOCK = text(
-    "INSERT INTO blocks (kind, address, until) VALUES (:kind, :address, :until) "
-    "ON CONFLICT (kind, address) DO UPDATE SET until = excluded.until"
-)
-_UNTIL = text("SELECT kind, until FROM blocks WHERE address = :address AND until > :now")
-_BLOCKS = text("SELECT kind, address, until FROM blocks")
-_LIFT_ATTEMPTS = text("DELETE FROM attempts WHERE kind = :kind")
-_LIFT_BLOCKS = text("DELETE FROM blocks WHERE kind = :kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +108,9 @@ class Session:
     term: int
     refresh_number: int
     refresh_state: str  # seen, sent or revived
+
+    def is_over(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
     @property
     def prefix(self) -> str:
@@ -174,9 +171,12 @@ def session(tx: Tx, session_id: str) -> Session | None:
     return None if row is None else _session(row)
 
 
-def session_by_api(tx: Tx, api_hash: str) -> Session | None:
+def session_by_api(tx: Tx, api_hash: str) -> tuple[Session | None, bool]:
+    """And whether an offer holds that token, redeemed or not."""
     row = tx.one(_BY_API, {"hash": api_hash})
-    return None if row is None else _session(row)
+    if row is not None:
+        return _session(row), True
+    return None, tx.one(_IS_OFFERED, {"hash": api_hash}) is not None
 
 
 def sessions_by_id(tx: Tx, session_ids: Sequence[str]) -> list[Session]:
@@ -188,11 +188,21 @@ def live_sessions(tx: Tx, now: float) -> list[Session]:
     return [_session(row) for row in tx.all(_ALL_LIVE, {"now": now})]
 
 
-def live_sessions_like(tx: Tx, prefix: str, now: float) -> list[Session]:
-    """At most two: one is a match, two are an ambiguity."""
+def dormant_sessions(tx: Tx, now: float) -> list[Session]:
+    """Those that have ended, and that a refresh token begins again. The last to end first."""
+    return [_session(row) for row in tx.all(_DORMANT, {"now": now})]
+
+
+def sessions_like(tx: Tx, prefix: str, now: float) -> list[Session]:
+    """At most two that were not revoked, live ones first: one is a match, two are an ambiguity."""
     if not _PREFIX.fullmatch(prefix):
         return []
     return [_session(row) for row in tx.all(_LIKE, {"prefix": prefix, "after": prefix + "g", "now": now})]
+
+
+def sessions_of(tx: Tx, device_id: str) -> list[Session]:
+    """All that were not revoked: those that have ended can begin again."""
+    return [_session(row) for row in tx.all(_OF_DEVICE, {"device": device_id})]
 
 
 def live_sessions_of(tx: Tx, device_id: str, now: float) -> list[Session]:
@@ -233,7 +243,7 @@ def refresh(tx: Tx, token_hash: str) -> tuple[str, int, float] | None:
 
 def kids(tx: Tx, now: float) -> set[str | None]:
     """The keys that signed tokens of live sessions; None among them: one that is not known."""
-    return {row[0] for row in tx.all(_KIDS, {"now": now})}
+    return {kid for row in tx.all(_KIDS, {"now": now}) for kid in ([None] if row[0] is None else row[0].split())}
 
 
 # tickets
@@ -266,42 +276,3 @@ def seen(tx: Tx, seen: Mapping[str, tuple[str, float]]) -> None:
     """Session → device and when."""
     tx.execute(_SEEN_SESSION, [{"session": session_id, "now": at} for session_id, (_, at) in seen.items()])
     tx.execute(_SEEN_DEVICE, [{"device": device_id, "now": at} for device_id, at in seen.values()])
-
-
-# guessing
-
-
-def count_attempt(tx: Tx, kind: str, address: str, *, now: float, window: float, keep: float, all_for: float) -> int:
-    """Add one; the number in the window. What is older than `keep` seconds, or not yet, is forgotten; those of all
-    addresses together (kind `codes`) after `all_for`.
-    """
-    tx.execute(_FORGET_OLD_ATTEMPTS, {"before": now - all_for, "now": now})
-    tx.execute(_FORGET_OLD_OF_ONE, {"before": now - keep})
-    tx.execute(_ADD_ATTEMPT, {"kind": kind, "address": address, "now": now})
-    row = tx.one(_COUNT, {"kind": kind, "address": address, "since": now - window})
-    return row[0] if row is not None else 0
-
-
-def block(tx: Tx, kind: str, address: str, until: float, now: float) -> None:
-    tx.execute(_FORGET_OLD_BLOCKS, {"now": now})
-    tx.execute(_BLOCK, {"kind": kind, "address": address, "until": until})
-    forget_attempts(tx, kind, address)
-
-
-def blocks_of(tx: Tx, address: str, now: float) -> dict[str, float]:
-    """Kind → until."""
-    return {row[0]: row[1] for row in tx.all(_UNTIL, {"address": address, "now": now})}
-
-
-def forget_attempts(tx: Tx, kind: str, address: str) -> None:
-    tx.execute(_FORGET, {"kind": kind, "address": address})
-
-
-def lift(tx: Tx, kind: str) -> None:
-    tx.execute(_LIFT_ATTEMPTS, {"kind": kind})
-    tx.execute(_LIFT_BLOCKS, {"kind": kind})
-
-
-def attempts_and_blocks(tx: Tx) -> tuple[set[tuple[str, str]], dict[tuple[str, str], float]]:
-    counted = {(row[0], row[1]) for row in tx.all(_COUNTED)}
-    return counted, {(row[0], row[1]): row[2] for row in tx.all(_BLOCKS)}

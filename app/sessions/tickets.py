@@ -7,8 +7,8 @@ from app.db import Database, Tx
 from app.errors import RateLimited
 from app.sessions import opaque, store
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.errors import SessionExpired, SessionRefused, SessionUnknown, TicketElsewhere, TokenRejected
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.service import Principal, Sessions
 
 LASTS_S = 30.0

@@ -11,7 +11,7 @@ import jwt
 from jwt.types import Options
 
 from app.sessions.errors import TokenRejected
-from app.sessions.keys import SessionKeys
+from app.sessions.keys import SessionKeys, Signing
 
 TYPE = "talaria-session+jwt"
 AUDIENCE = "talaria-session"
@@ -34,11 +34,11 @@ class Named(NamedTuple):
     term: int = 0
 
 
-def sign(keys: SessionKeys, *, session_id: str, device_id: str, now: float, term: int = 0) -> str:
+def sign(key: Signing, *, session_id: str, device_id: str, now: float, term: int = 0) -> str:
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": device_id, "sid": session_id, "iat": int(now)}
     if term:
         claims["term"] = term
-    return jwt.encode(claims, keys.private, algorithm=ALGORITHM, headers={"kid": keys.kid, "typ": TYPE})
+    return jwt.encode(claims, key.private, algorithm=ALGORITHM, headers={"kid": key.kid, "typ": TYPE})
 
 
 def read(keys: SessionKeys, token: str) -> Named:

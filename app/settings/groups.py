@@ -7,7 +7,7 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
@@ -32,30 +32,30 @@ def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-def _split_url(value: str) -> SplitResult:
-    """Raises ValueError for a port that is none, which would be noticed only where it is dialled."""
-    parts = urlsplit(value)
+def _is_url(value: str) -> bool:
+    """http or https, a host that can have an address, and nothing after the path."""
     try:
-        parts.port  # noqa: B018 - read for what it raises
-    except ValueError:
-        raise ValueError("its port is no number up to 65535") from None
-    return parts
+        parts = urlsplit(value)
+        host, _ = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:  # a port or a name that none can have
+        return False
+    is_host = re.fullmatch(r"[\w:%-]+(\.[\w-]+)*\.?", host) is not None
+    extra = parts.username or parts.query or parts.fragment or re.search(r"\s", value)
+    return parts.scheme in ("http", "https") and is_host and not extra
 
 
 def _origin(value: str) -> str:
-    parts = _split_url(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    if not _is_url(value):
         raise ValueError("it must look like https://name[:port]")
+    parts = urlsplit(value)
     if parts.path not in ("", "/"):
         raise ValueError("a path is not supported: Talaria needs an origin of its own")
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def _upstream(value: str) -> str:
-    if value == "":
-        return value
-    parts = _split_url(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    if value != "" and not _is_url(value):
         raise ValueError("it must look like http://host:port, or be empty to switch this upstream off")
     return value.rstrip("/")
 

@@ -9,6 +9,7 @@ from app.terminal.errors import TerminalInputFull
 from app.terminal.history import History, Page
 from app.terminal.host import Host, Pty
 from app.terminal.stream import Stream
+from app.terminal.text import is_answer
 from app.terminal.view import Ended, View
 
 MAX_UNWRITTEN = 4 * 1024 * 1024  # bytes of input that a shell has not taken: as much as one frame holds
@@ -69,9 +70,13 @@ class BareSession:
             self._have_it_drawn()
 
     def write(self, view: View, data: bytes) -> None:
+        """Every device answers what a program asks its terminal; the program gets the answer of one."""
         assert self._pty is not None
+        is_other = bool(self._active) and self._active[-1] is not view
+        if is_other and is_answer(data):
+            return
         write(self._pty, data)
-        if self._active and self._active[-1] is not view:
+        if is_other:
             self._active.remove(view)
             self._active.append(view)
             self._fit(view.size)

@@ -40,6 +40,11 @@ _SEQUENCES = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
     r"(?:(?<=\x1b)(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]))?"
 )
+# What terminals answer by themselves. `CSI 1 ; 2 R` to `8 R` are left out: they are also F3, with Shift and its like.
+_ANSWERS = re.compile(
+    rb"(?:\x1b\[(?:[?>=][0-9;]*(?:[cnRSu]|\$y)|[0-9;]*(?:[ntx]|\$y)|(?!1;[2-8]R)[0-9]+;[0-9]+R)"
+    rb"|\x1b[\]P_][^\x07\x1b]*(?:\x07|\x1b\\))+"
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m\Z")
 
 
@@ -82,6 +87,11 @@ def without_questions(text: str) -> str:
     What is taken out leaves an ST, which does nothing, lest what stood around it become a question.
     """
     return _QUESTIONS.sub(lambda _: _ST, text)
+
+
+def is_answer(data: bytes) -> bool:
+    """Whether a terminal has said this by itself, and nobody has typed it."""
+    return _ANSWERS.fullmatch(data) is not None
 
 
 def lines(text: str) -> list[str]:

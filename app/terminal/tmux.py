@@ -27,6 +27,9 @@ _SHELL = (
     '[ "$1 $2" = "1 1" ] && tmux detach-client -s "$3" -E "exit $s" \\; kill-session -t "$3"; exit $s'
 )
 
+_GOES = (
+    b"server exited"  # its last session has ended, and who asked in that moment gets no answer: the next has a server
+)
 _ROW = "#{session_attached} #{session_windows} #{session_created} #{pane_pid} #{session_name}"
 _PLACE = "#{history_size} #{cursor_y} #{pane_pid}"
 
@@ -83,6 +86,8 @@ class Tmux:
             argv += [";", "set-option", "-t", target, option, value]
         argv += [";", "set-option", "-w", "-t", target, "window-size", "latest"]
         status, output = await self._host.run(argv)
+        if status != 0 and _GOES in output:
+            status, output = await self._host.run(argv)
         pid = output.split(b"\n", 1)[0]
         if not pid.isdigit():
             reason = output.decode("utf-8", "replace").strip()[:200]

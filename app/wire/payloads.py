@@ -33,17 +33,17 @@ def _blank(value: object) -> object:
     return None if value == "" else value
 
 
-def _shallow(value: object, levels: int = MAX_DEPTH) -> object:
-    """JSON may be read deeper than it can be written."""
+def check_depth(value: object, levels: int = MAX_DEPTH) -> object:
+    """The value. Raises ValueError: JSON may be read deeper than it can be written."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not levels and inner:
         raise ValueError(f"it may be nested {MAX_DEPTH} deep")
     for one in inner:
-        _shallow(one, levels - 1)
+        check_depth(one, levels - 1)
     return value
 
 
-Metadata = Annotated[dict[str, Any] | None, BeforeValidator(_shallow)]
+Metadata = Annotated[dict[str, Any] | None, BeforeValidator(check_depth)]
 OptionalId = Annotated[Id | None, BeforeValidator(_blank)]
 
 
@@ -65,9 +65,9 @@ class Resume(Payload):
 class Auth(Payload):
     """`system/auth`, and the body of `POST /pairing/redeem`."""
 
-    pairing_code: str | None = Field(None, max_length=64)
-    session_token: str | None = Field(None, max_length=4096)
-    refresh_token: str | None = Field(None, max_length=4096)
+    pairing_code: Annotated[str | None, Field(max_length=64), BeforeValidator(_blank)] = None
+    session_token: Annotated[str | None, Field(max_length=4096), BeforeValidator(_blank)] = None
+    refresh_token: Annotated[str | None, Field(max_length=4096), BeforeValidator(_blank)] = None
     device_id: Annotated[DeviceId | None, BeforeValidator(_absent)] = None
     device_name: Label | None = None
     device_model: Label | None = None

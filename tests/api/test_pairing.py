@@ -113,6 +113,7 @@ RECORDED: list[tuple[Any, int, Any]] = [
     ({"code": "ABC123", "grants": {"chat": -1}}, 400, "grants['chat'] must be >= 0"),
     ({"code": "ABC123", "transport_hint": "tcp"}, 400, "transport_hint must be wss/ws/unknown"),
     ({"code": "ABC123", "endpoints": {}}, 400, "endpoints must be an array"),
+    (b'{"code": "ABC123", "endpoints": ' + b"[" * 900 + b"]" * 900 + b"}", 400, "endpoints: it may be nested 32 deep"),
     (
         {"code": "ABC123", "endpoints": [{"role": "lan"}]}, 200,
         {"ok": True, "code": "ABC123", "endpoints": [{"role": "lan"}]},

@@ -151,8 +151,8 @@ def test_of_two_files_of_keys_all_verify_and_ours_signs(tmp_path: Path) -> None:
     content = merged((ours / keys.FILE).read_bytes(), (theirs / keys.FILE).read_bytes())
     (both / keys.FILE).write_bytes(content)
     found = SessionKeys.load(both)
-    assert found.kid == mine.kid
-    assert found.public.keys() == {mine.kid, backed.kid}
+    assert found.signing.kid == mine.signing.kid
+    assert found.public.keys() == {mine.signing.kid, backed.signing.kid}
     assert merged(b"spoilt", content) == content == merged(content, orjson.dumps({}))
 
 

@@ -36,6 +36,22 @@ async def test_a_paired_page_stays_paired(phone: PhonePage) -> None:
     assert len(await phone.relay.relay.sessions.list()) == 1
 
 
+async def test_a_page_that_is_loaded_again_still_has_its_code_until_it_is_used(phone: PhonePage) -> None:
+    page, offer = phone.page, await phone.relay.relay.pairing.mint()
+    await page.goto(f"{phone.url}/pair#code={offer.code}&fp=AAAA")
+    button = page.get_by_role("button", name="Pair this phone")
+    await expect(button).to_be_enabled()
+    await page.reload()
+    await expect(button).to_be_enabled()
+    assert page.url == f"{phone.url}/pair"
+    assert await page.evaluate("history.state") == {"code": offer.code, "fingerprint": "AAAA"}
+    await button.click()
+    await phone.connected()
+    assert await page.evaluate("history.state") is None
+    await page.reload()
+    await phone.connected()
+
+
 async def test_a_typed_code_pairs(phone: PhonePage) -> None:
     offer = await phone.relay.relay.pairing.mint()
     await phone.page.goto(f"{phone.url}/")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import sqlite3
 import subprocess
 import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,7 +20,7 @@ import httpx
 
 from tests.phone import Frame, authenticate, open_socket
 
-from .conftest import Running, Talaria
+from .conftest import WAIT_S, Running, Talaria
 
 
 @contextmanager
@@ -35,25 +38,31 @@ def paired(talaria: Talaria, name: str) -> dict:
 
 @contextmanager
 def load(talaria: Talaria) -> Iterator[list[str]]:
-    """Messages without a pause; the list holds those that the relay said it has kept."""
+    """Messages without a pause, twenty before it begins; the list holds those that the relay said it has kept."""
     kept: list[str] = []
     headers = {"Authorization": f"Bearer {talaria.run('token', 'operator').stdout.strip()}"}
-    stop = threading.Event()
+    stop, begun = threading.Event(), threading.Event()
 
     def send() -> None:
-        with httpx.Client(base_url=talaria.url, headers=headers, trust_env=False) as http:
-            while not stop.is_set():
-                answer = http.post("/messages", json={"text": f"number {len(kept)}"})
-                assert answer.status_code == 202
-                kept.append(answer.json()["message_id"])
+        try:
+            with httpx.Client(base_url=talaria.url, headers=headers, trust_env=False, timeout=WAIT_S) as http:
+                while not stop.is_set():
+                    answer = http.post("/messages", json={"text": f"number {len(kept)}"})
+                    assert answer.status_code == 202
+                    kept.append(answer.json()["message_id"])
+                    if len(kept) == 20:
+                        begun.set()
+        finally:
+            begun.set()
 
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        yield kept
-    finally:
-        stop.set()
-        sender.join()
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        begun.wait()
+        try:
+            yield kept
+        finally:
+            stop.set()
+            sending.result()
 
 
 async def everything(url: str, token: str, **auth: object) -> list[Frame]:
@@ -69,8 +78,6 @@ def test_what_was_kept_before_the_backup_is_there_after_it(talaria: Talaria, tmp
     with served(talaria) as serving:
         phone = paired(talaria, "Kitchen")
         with load(talaria) as kept:
-            while len(kept) < 20:
-                pass
             before = list(kept)
             talaria.run("backup", str(file))
         assert file.stat().st_mode & 0o777 == 0o600
@@ -189,7 +196,29 @@ def test_a_relay_that_runs_and_cannot_be_reached_is_not_to_be_started(talaria: T
     with served(talaria) as serving:
         talaria.run("backup", str(file))
         said = " ".join(talaria.run("restore", str(file), "--yes", status=1, PORT="1").stderr.split())
-        assert "cannot be reached" in said
+        assert "no relay of that directory can be reached" in said
         assert "docker compose stop relay" in said
         assert "talaria serve" not in said
         assert serving.stop() == 0
+
+
+def test_a_directory_is_no_file(talaria: Talaria) -> None:
+    with served(talaria) as serving:
+        assert "there already" in talaria.run("backup", ".", status=1).stderr
+        assert "cannot be read" in talaria.run("restore", "--yes", ".", status=1).stderr
+        assert serving.stop() == 0
+
+
+def test_a_terminal_that_would_spoil_it_gets_no_backup(talaria: Talaria) -> None:
+    """`docker compose exec` without -T makes one, and turns line ends into two bytes, on the way to the host's file."""
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "app", "backup", "-"],
+            cwd=talaria.home, env=talaria.environ(), stdout=theirs, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == 1
+    assert "exec -T" in done.stderr

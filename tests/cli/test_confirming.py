@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,8 +15,9 @@ import httpx
 import pytest
 
 from app.cli.client import RelayClient
-from app.cli.pair import promise
+from app.cli.pair import pair, promise
 from tests.cli.conftest import Talaria
+from tests.relay import running, settings_for
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +132,18 @@ def test_for_the_app(tmp_path: Path) -> None:
         assert "must look like" in relay.run("pair", "--for", "hermes-relay", "--endpoint", "x", status=2).stderr
         assert "--for hermes-relay" in " ".join(relay.run("pair", "--no-api-token", status=2).stderr.split())
         assert serving.stop() == 0
+
+
+async def test_what_no_qr_code_can_hold_is_shown_as_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running(settings_for(tmp_path)) as server:
+        monkeypatch.setattr(RelayClient, "of_settings", lambda: RelayClient(tmp_path, server.url))
+        ways = [f"https://relay-{n}.some-long-tailnet-name.ts.net:8443" for n in range(16)]
+        await asyncio.to_thread(pair, purpose="hermes-relay", endpoint=ways)
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Link  hermes-relay://pair?payload=")
+    assert "Too much for a QR code" in shown.err
 
 
 def test_the_sentence_says_that_it_renews() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.client import RelayClient
+from app.cli import devices
+from app.cli.client import CommandFailed, RelayClient
 from app.cli.pair import promise, wait_for_phone
 from app.clock import ManualClock
 from tests.relay import running, settings_for
@@ -104,6 +105,26 @@ async def test_waiting_ends_with_the_offer(tmp_path: Path, capsys: pytest.Captur
         with RelayClient(tmp_path, server.url) as client:
             assert not await asyncio.to_thread(wait_for_phone, client, offer.offer_id)
     assert capsys.readouterr().out == ""
+
+
+async def test_a_device_whose_session_is_over_is_shown_and_can_be_revoked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = ManualClock()
+    async with running(settings_for(tmp_path), clock=clock) as server:
+        phone = await server.connect(device_id="dev-1")
+        clock.advance(31 * 86400)
+        monkeypatch.setattr(RelayClient, "of_settings", lambda: RelayClient(tmp_path, server.url))
+        monkeypatch.setattr(devices, "Clock", lambda: clock)
+        await asyncio.to_thread(devices.list_devices)
+        assert "over, may renew" in capsys.readouterr().out
+        with pytest.raises(CommandFailed, match="has no session any more"):
+            await asyncio.to_thread(devices.grant, "dev-1", ["terminal"])
+        await asyncio.to_thread(devices.revoke, "dev-1")
+        again = await (await server.open()).ask("system", "auth", refresh_token=phone.auth["refresh_token"])
+        assert (again.type, again.payload["code"]) == ("auth.fail", "session_revoked")
+        with pytest.raises(CommandFailed, match="has no session any more"):
+            await asyncio.to_thread(devices.revoke, "dev-1")
 
 
 def test_an_operator_token_that_is_exchanged_ends_at_once(relay: Talaria) -> None:

@@ -6,14 +6,10 @@ import json
 import signal
 import socket
 import time
-from pathlib import Path
 
 import httpx
 import pytest
 from websockets.sync.client import connect
-
-from app.errors import Misconfigured
-from tests.relay import settings_for
 
 from .conftest import Talaria
 
@@ -53,13 +49,6 @@ def test_a_wrong_setting_is_one_line_and_status_2(talaria: Talaria) -> None:
     assert " ".join(done.stderr.split()).startswith("talaria: TALARIA_PORT: Input should be a valid integer")
     assert "TALARIA_PUBLIC_URL: it must look like https://name[:port]" in " ".join(done.stderr.split())
     assert not talaria.data.exists()
-
-
-@pytest.mark.parametrize("name", ["PUBLIC_URL", "HERMES_API_URL", "HERMES_DASHBOARD_REMOTE_URL", "NTFY_URL"])
-@pytest.mark.parametrize("port", ["https", "876x", "87670"])
-def test_a_url_whose_port_is_none_is_named(name: str, port: str, tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match=f"TALARIA_{name}: its port is no number up to 65535"):
-        settings_for(tmp_path, **{name: f"https://home.example:{port}"})
 
 
 def test_a_taken_port_is_named(talaria: Talaria) -> None:

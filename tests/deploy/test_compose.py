@@ -91,6 +91,8 @@ def test_relay_and_hermes_have_no_volume_in_common() -> None:
     assert not volumes["relay"] & volumes["hermes"]
     hermes, relay = services["hermes"]["environment"], services["relay"]["environment"]
     assert hermes["API_SERVER_KEY"] == relay["TALARIA_HERMES_API_KEY"] == SECRETS["HERMES_API_SERVER_KEY"]
+    # Newer images of Hermes listen on their own loopback unless they are told to.
+    assert hermes["API_SERVER_HOST"] == hermes["HERMES_DASHBOARD_HOST"] == "0.0.0.0"
     assert hermes["HERMES_DASHBOARD_BASIC_AUTH_PASSWORD"] == relay["TALARIA_HERMES_DASHBOARD_PASSWORD"]
     assert relay["TALARIA_HERMES_ALLOW_PLAIN"] == "hermes"
 

@@ -40,7 +40,7 @@ class House:
         return await authenticate(socket, pairing_code=(await self.relay.relay.pairing.mint()).code)
 
     async def http(self) -> httpx.AsyncClient:
-        client = httpx.AsyncClient(base_url=self.front.url, verify=self.front.trust, trust_env=False)
+        client = httpx.AsyncClient(base_url=self.front.url, verify=self.front.trust, trust_env=False, timeout=60)
         return await self.stack.enter_async_context(client)
 
 
@@ -81,10 +81,10 @@ async def test_a_terminal(house: House) -> None:
 async def test_a_large_file_passes_both_ways(house: House) -> None:
     phone, http = await house.phone(), await house.http()
     bearer = {"Authorization": f"Bearer {phone.token}"}
-    answer = await http.post("/media/upload", files={"file": ("big.bin", BIG)}, headers=bearer, timeout=60)
+    answer = await http.post("/media/upload", files={"file": ("big.bin", BIG)}, headers=bearer)
     assert answer.status_code == 200, answer.text
     token = answer.json()["token"]
-    whole = await http.get(f"/media/{token}", headers=bearer, timeout=60)
+    whole = await http.get(f"/media/{token}", headers=bearer)
     assert hashlib.sha256(whole.content).digest() == hashlib.sha256(BIG).digest()
     part = await http.get(f"/media/{token}", headers=bearer | {"Range": "bytes=5-9"})
     assert (part.status_code, part.content) == (206, BIG[5:10])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import httpx
@@ -72,6 +74,21 @@ async def test_what_is_wrong_with_hermes_comes_with_what_to_do(
     assert found["Hermes API"].state == "fail"
     assert found["Hermes API"].layer == "upstream"
     assert do in (found["Hermes API"].do or "")
+
+
+@pytest.mark.parametrize(
+    ("message", "says", "do"),
+    [
+        ("it has another name: start it with --host", "it has another name", "start it with --host"),
+        ("it wants its token; set X to Y", "it wants its token", "set X to Y, and restart the relay"),
+        ("it does not accept the login", "it does not accept the login", "set TALARIA_HERMES_DASHBOARD_USERNAME and"),
+    ],
+)
+def test_what_to_do_is_what_hermes_was_refused_for(message: str, says: str, do: str) -> None:
+    state = {"state": "auth_required", "code": "upstream_auth_required", "message": message}
+    found = upstreams._upstream("dashboard", state)
+    assert found.says == says
+    assert (found.do or "").startswith(do)
 
 
 async def test_two_urls_that_lead_to_different_hermes(tmp_path: Path) -> None:
@@ -182,15 +199,22 @@ async def test_whether_devices_can_have_shells(tmp_path: Path, environ: dict[str
 
 
 async def test_a_tailscale_that_hangs_is_named_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = tmp_path / "pid"
-    (tmp_path / "tailscale").write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def watched(*args: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(await start(*args, **options))
+        return started[-1]
+
+    (tmp_path / "tailscale").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "tailscale").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.5)
+    monkeypatch.setattr("app.doctor.upstreams.TAILSCALE_S", 0.01)
+    monkeypatch.setattr("app.doctor.upstreams.asyncio.create_subprocess_exec", watched)
     finding = await upstreams.tailscale(8767)
     assert finding.state == "warn"
     assert "tailscale status" in (finding.do or "")
-    assert not Path("/proc", pid.read_text().strip()).exists()
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file that is another user's")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.doctor.finding import Finding
@@ -74,10 +76,12 @@ async def test_with_the_configuration_that_we_ship_all_is_well(tmp_path: Path, p
         ({"location / {": "location / { return 302 https://login.example/;"}, "way in", "login page"),
         ({"location / {": "location / { default_type text/html; return 200 '<html>';"}, "way in", "web page"),
         ({"location / {": "location / { return 502;"}, "way in", "does not reach the relay"),
+        ({"location / {": "location = /doctor/probe/stream { return 504; } location / {"}, "streams", "HTTP 504"),
+        ({"location / {": "location / { if ($request_method = POST) { return 200 '<html>'; }"}, "files", "HTTP 200"),
         ({"proxy_set_header X-Forwarded-Proto": 'proxy_set_header Origin ""; proxy_set_header X-Forwarded-Proto'},
          "Origin", "not refused"),
     ],
-    ids=["upgrade", "host", "body", "buffer", "redirect", "page", "other", "origin"],
+    ids=["upgrade", "host", "body", "buffer", "redirect", "page", "other", "no stream", "no post", "origin"],
 )  # fmt: skip
 async def test_what_is_spoilt_is_named(tmp_path: Path, spoil: dict[str, str], broken: str, says: str) -> None:
     async with looking(tmp_path, spoil=spoil) as (outside, _):
@@ -125,6 +129,25 @@ async def test_a_name_that_does_not_exist(tmp_path: Path) -> None:
     assert found["name"].state == "fail"
 
 
+@pytest.mark.parametrize(("inside", "state"), [(True, "skip"), (False, "fail")])
+async def test_a_name_of_tailscale_that_a_container_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool, state: str
+) -> None:
+    """In the sidecar's network nothing looks up names of the tailnet, and phones reach the relay all the same."""
+
+    def unknown(*args: object, **_: object) -> None:
+        raise socket.gaierror(f"nobody knows {args[0]}")
+
+    monkeypatch.setattr("app.container.MARKS", ("/",) if inside else ())
+    async with running(settings_for(tmp_path, PUBLIC_URL="https://talaria.tail1234.ts.net")) as relay:
+        doctor, here = relay.relay.doctor, relay.relay
+        outside = Outside(here.settings.server, here.clock, doctor.probe, doctor._pin, ssl.create_default_context())
+        monkeypatch.setattr("socket.getaddrinfo", unknown)
+        (finding,) = await outside.look()
+        monkeypatch.undo()
+    assert (finding.name, finding.state) == ("name", state)
+
+
 async def test_an_answer_that_never_ends_is_named_by_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each drop is in time, the whole is not."""
 
@@ -134,12 +157,25 @@ async def test_an_answer_that_never_ends_is_named_by_its_step(tmp_path: Path, mo
             while not writer.is_closing():
                 writer.write(b"x")
                 await writer.drain()
-                await asyncio.wait([asyncio.ensure_future(writer.wait_closed())], timeout=0.05)
+                await asyncio.sleep(0)
 
-    monkeypatch.setattr("app.doctor.outside.STEP_S", 0.5)
+    monkeypatch.setattr("app.doctor.outside.STEP_S", 0.2)
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, running(settings_for(tmp_path, PUBLIC_URL=f"http://127.0.0.1:{port}")) as relay:
-        found = by_name(await relay.relay.doctor.examine())
-    assert found["way in"].state == "fail"
-    assert "outside" not in found
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, running(settings_for(tmp_path, PUBLIC_URL=url)) as relay:
+        doctor, here = relay.relay.doctor, relay.relay
+        outside = Outside(here.settings.server, here.clock, doctor.probe, doctor._pin, ssl.create_default_context())
+        (finding,) = await outside._asks(url)
+    assert (finding.name, finding.state) == ("way in", "fail")
+
+
+async def test_an_address_that_guessed_is_not_taken_for_a_proxy_that_drops_upgrades(tmp_path: Path) -> None:
+    """Somebody at home typed wrong codes: this host comes from the same address."""
+    async with looking(tmp_path) as (outside, relay), httpx.AsyncClient(base_url=relay.url) as http:
+        for _ in range(10):
+            await http.post(
+                "/pairing/redeem", json={"pairing_code": "WRONGWRG"}, headers={"X-Forwarded-For": "127.0.0.1"}
+            )
+        finding = by_name(await outside.look())["WebSocket"]
+    assert finding.state == "warn"
+    assert "wrong codes" in finding.says

@@ -70,6 +70,16 @@ async def test_a_bad_credential_is_told_so_and_closed(relay: RunningRelay, crede
     assert await phone.closed() == (4401, code)
 
 
+async def test_an_empty_credential_is_none(relay: RunningRelay) -> None:
+    phone = await relay.connect(device_id="dev-1")
+    for blank in ({"pairing_code": ""}, {"refresh_token": ""}):
+        again = await relay.connect(**{"session_token": phone.token} | blank)
+        assert again.auth["device_id"] == "dev-1"
+    nothing = await relay.open()
+    answer = await nothing.ask("system", "auth", {"pairing_code": "", "session_token": "", "refresh_token": ""})
+    assert answer.payload["code"] == "credential_missing"
+
+
 async def test_a_malformed_auth_breaks_the_protocol(relay: RunningRelay) -> None:
     phone = await relay.open()
     answer = await phone.ask("system", "auth", {"pairing_code": 123456})
@@ -215,6 +225,15 @@ async def test_clients_without_an_instance_share_a_device_up_to_a_bound(relay: R
     assert (await ninth.closed())[0] == 4429
     for phone in (first, *others):
         await phone.ping()
+
+
+async def test_sockets_that_do_not_answer_their_end_do_not_cost_a_device_its_new_code(tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path), limits=Limits(plain_per_device=2)) as relay:
+        first = await relay.connect(device_id="dev-1")
+        for phone in (first, await relay.connect(session_token=first.token)):
+            phone.socket.transport.pause_reading()  # it has left the network, and the relay cannot know
+        again = await relay.connect(device_id="dev-1")
+        await again.ping()
 
 
 async def test_a_socket_that_says_nothing_is_closed_in_time(tmp_path: Path) -> None:

@@ -94,6 +94,31 @@ async def test_a_device_that_hangs_up_uses_no_code_and_comes_back_for_it(confirm
     await again.ping()
 
 
+async def test_of_two_sockets_of_a_device_the_newer_gets_in(confirming: RunningRelay) -> None:
+    pairing = confirming.relay.pairing
+    said = {"pairing_code": (await pairing.mint()).code, "device_id": "dev-1"}
+    gone, first = await begin(confirming, **said)  # it may have left the network, which the relay cannot know
+    closed, _ = await begin(confirming, **said)
+    newer, again = await begin(confirming, **said)
+    assert again.payload == first.payload
+    await closed.hang_up()
+    await pairing.confirm(first.payload["confirm"], allow=True)
+    await newer.until("auth.ok")
+    assert await gone.closed() == (4409, "waits_elsewhere")
+
+
+async def test_the_older_socket_of_a_device_gets_in_where_the_newer_is_gone(confirming: RunningRelay) -> None:
+    pairing = confirming.relay.pairing
+    said = {"pairing_code": (await pairing.mint()).code, "device_id": "dev-1"}
+    older, asked = await begin(confirming, **said)
+    newer, _ = await begin(confirming, **said)
+    await newer.hang_up()
+    while confirming.relay.gateway.strangers > 1:  # noqa: ASYNC110 - the relay tells nobody
+        await asyncio.sleep(0)
+    await pairing.confirm(asked.payload["confirm"], allow=True)
+    await older.until("auth.ok")
+
+
 async def test_a_relay_that_ends_keeps_nobody_waiting(tmp_path: Path) -> None:
     clock = ManualClock()
     async with asyncio.timeout(15):

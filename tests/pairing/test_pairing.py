@@ -14,7 +14,7 @@ from app.outbox import store as outbox
 from app.pairing.errors import PairingCodeInvalid, PairingCodeRejected
 from app.pairing.offers import Status, Terms
 from app.sessions.address import Address
-from app.sessions.errors import GrantUnknown, TokenRejected
+from app.sessions.errors import GrantUnknown, SessionUnknown
 from app.wire.payloads import Auth
 from tests.sessions.rooms import MONTH, Rooms, open_rooms
 
@@ -184,7 +184,7 @@ async def test_waiting_ends_when_the_phone_arrives(rooms: Rooms) -> None:
         principal, _ = await rooms.pairing.redeem(auth(offer.code))
     assert {(w.result().state, w.result().device_id) for w in waits} == {("redeemed", principal.device_id)}
     assert (await rooms.pairing.wait(offer.offer_id, 30)).state == "redeemed"  # at once
-    assert rooms.pairing._waiting == {}
+    assert rooms.pairing._watchers._of_offer == {}
 
 
 async def test_waiting_ends_with_the_relay(rooms: Rooms) -> None:
@@ -204,7 +204,7 @@ async def test_waiting_ends_without_a_phone_too(rooms: Rooms) -> None:
     assert (await rooms.pairing.wait(offer.offer_id, 30)).state == "expired"
     with pytest.raises(NotFound):
         await rooms.pairing.wait("nosuch", 30)
-    assert rooms.pairing._waiting == {}
+    assert rooms.pairing._watchers._of_offer == {}
 
 
 async def test_pairing_searches_by_index_however_many_devices_there_are(rooms: Rooms) -> None:
@@ -261,7 +261,7 @@ async def test_a_hundred_wrong_codes_in_an_hour_are_no_flood(rooms: Rooms) -> No
 async def test_an_api_token_opens_nothing_before_its_code_is_redeemed(rooms: Rooms, tmp_path: Path) -> None:
     offer = await rooms.pairing.mint_for_peer(Terms(), api_token=True)
     assert offer.api_token is not None
-    with pytest.raises(TokenRejected):
+    with pytest.raises(SessionUnknown):
         await rooms.sessions.by_api_token(offer.api_token)
     principal, _ = await rooms.pairing.redeem(auth(offer.code))
     found = await rooms.sessions.by_api_token(offer.api_token)

@@ -15,8 +15,8 @@ from app.clock import ManualClock
 from app.db import Database, open_database
 from app.pairing.service import Pairing
 from app.sessions import store
-from app.sessions.attempts import Attempts
 from app.sessions.grants import Seconds
+from app.sessions.guessing.attempts import Attempts
 from app.sessions.keys import SessionKeys
 from app.sessions.renewals import Renewals
 from app.sessions.service import Principal, Sessions

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from app.errors import RateLimited
+from app.pairing.offers import Terms
 from app.sessions import opaque, store
 from app.sessions.address import Address
 from app.sessions.changes import Change
-from app.sessions.errors import ApiTokenMisplaced, SessionExpired, SessionRevoked, TokenRejected
+from app.sessions.errors import ApiTokenMisplaced, SessionExpired, SessionRevoked, SessionUnknown, TokenRejected
 from app.sessions.service import Principal
+from app.wire.payloads import Auth
 from tests.sessions.rooms import Rooms
 
 THEM = Address("203.0.113.7")
@@ -71,6 +73,17 @@ async def test_elsewhere_it_opens_nothing_and_is_no_guess(rooms: Rooms) -> None:
         with pytest.raises(ApiTokenMisplaced):
             await rooms.sessions.verify_from(token, THEM)
     assert await rooms.count("attempts") == 0
+
+
+async def test_before_the_code_is_redeemed_it_opens_nothing_and_is_no_guess(rooms: Rooms) -> None:
+    offer = await rooms.pairing.mint_for_peer(Terms(), api_token=True)
+    assert offer.api_token is not None
+    for _ in range(6):
+        with pytest.raises(SessionUnknown, match="before its pairing code is redeemed"):
+            await rooms.sessions.verify_for_api(offer.api_token, THEM)
+    assert await rooms.count("attempts") == 0
+    principal, _ = await rooms.pairing.redeem(Auth(pairing_code=offer.code), THEM)
+    assert (await rooms.sessions.verify_for_api(offer.api_token, THEM)).session_id == principal.session_id
 
 
 async def test_unknown_ones_are_guesses(rooms: Rooms) -> None:

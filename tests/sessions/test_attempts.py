@@ -8,8 +8,8 @@ import pytest
 from app.errors import RateLimited
 from app.pairing.errors import PairingCodeRejected
 from app.sessions.address import Address
-from app.sessions.attempts import Attempts
 from app.sessions.errors import SessionExpired, SessionRevoked, TokenRejected
+from app.sessions.guessing.attempts import Attempts
 from app.wire.payloads import Auth
 from tests.sessions.rooms import Rooms, open_rooms
 
@@ -83,7 +83,7 @@ async def test_a_clock_that_is_set_back_does_not_make_a_block_longer(rooms: Room
 
 
 async def test_memory_of_guessers_is_bounded(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.sessions.attempts._REMEMBERED", 3)
+    monkeypatch.setattr("app.sessions.guessing.attempts._REMEMBERED", 3)
     for n in range(8):
         await guess_token(rooms, Address(f"203.0.113.{n}"))
         await guess_token(rooms, Address(f"203.0.112.{n}"), times=5)

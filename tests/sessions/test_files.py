@@ -13,7 +13,7 @@ from app.sessions.operator import OperatorToken
 
 def test_the_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
     first, again = SessionKeys.load(tmp_path), SessionKeys.load(tmp_path)
-    assert first.kid == again.kid
+    assert first.signing.kid == again.signing.kid
     path = tmp_path / "session-keys.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [p.name for p in tmp_path.iterdir()] == [path.name]  # no draft is left
@@ -21,7 +21,7 @@ def test_the_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Pat
 
 def test_of_several_starters_one_wins(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        kids = {keys.kid for keys in pool.map(lambda _: SessionKeys.load(tmp_path), range(8))}
+        kids = {keys.signing.kid for keys in pool.map(lambda _: SessionKeys.load(tmp_path), range(8))}
     assert len(kids) == 1
 
 
@@ -38,11 +38,11 @@ def test_with_several_keys_the_highest_number_signs_and_all_verify(tmp_path: Pat
     new = SessionKeys.load(other)
     merged = json.loads((tmp_path / "session-keys.json").read_text())
     (added,) = json.loads((other / "session-keys.json").read_text()).values()
-    merged[new.kid] = added | {"number": 2, "note": "by hand"}
+    merged[new.signing.kid] = added | {"number": 2, "note": "by hand"}
     (tmp_path / "session-keys.json").write_text(json.dumps(merged))
     keys = SessionKeys.load(tmp_path)
-    assert keys.kid == new.kid
-    assert set(keys.public) == {old.kid, new.kid}
+    assert keys.signing.kid == new.signing.kid
+    assert set(keys.public) == {old.signing.kid, new.signing.kid}
 
 
 @pytest.mark.parametrize(

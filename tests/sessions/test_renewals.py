@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import jwt
 import pytest
 
 from app.errors import RateLimited
-from app.sessions import opaque
+from app.sessions import opaque, store
 from app.sessions.address import Address
 from app.sessions.changes import Change
 from app.sessions.errors import (
@@ -25,6 +27,10 @@ from tests.sessions.rooms import MONTH, Rooms, open_rooms
 
 THEM = Address("203.0.113.7")
 DAY = 86400
+
+
+def kid_of(token: str) -> str:
+    return str(jwt.get_unverified_header(token)["kid"])
 
 
 async def begin(rooms: Rooms, **issue: object) -> tuple[Principal, str, str]:
@@ -55,6 +61,33 @@ async def test_a_session_that_is_over_begins_again_and_its_old_tokens_do_not(roo
     assert (await rooms.sessions.verify(made.token)).expires_at == rooms.clock.now() + MONTH
     with pytest.raises(SessionExpired):
         await rooms.sessions.verify(token)
+
+
+async def test_a_device_that_pairs_again_cannot_begin_its_old_session_again(rooms: Rooms) -> None:
+    first, _ = await rooms.pair("phone")
+    refresh = await rooms.renewals.first(first)
+    rooms.clock.advance(MONTH)
+    await rooms.pair("phone")
+    with pytest.raises(SessionRevoked):
+        await rooms.renewals.renew(refresh, THEM)
+    assert rooms.ended == [(first.session_id, "replaced")]
+
+
+async def test_a_session_that_is_over_can_still_be_revoked(rooms: Rooms) -> None:
+    principal, _, refresh = await begin(rooms)
+    rooms.clock.advance(MONTH)
+    ((_, sessions),) = await rooms.sessions.devices()
+    assert [session.session_id for session in sessions] == [principal.session_id]
+    await rooms.sessions.revoke(principal.prefix, actor="operator")
+    with pytest.raises(SessionRevoked):
+        await rooms.renewals.renew(refresh, THEM)
+    assert [len(sessions) for _, sessions in await rooms.sessions.devices()] == [0]
+
+
+async def test_what_no_refresh_token_can_begin_again_is_not_listed(rooms: Rooms) -> None:
+    await begin(rooms, ttl=600)
+    rooms.clock.advance(180 * DAY)
+    assert [len(sessions) for _, sessions in await rooms.sessions.devices()] == [0]
 
 
 async def test_the_one_before_stays_good_until_the_new_one_is_seen(rooms: Rooms) -> None:
@@ -198,9 +231,9 @@ async def test_answers_that_are_lost_again_and_again_fill_nothing(rooms: Rooms) 
 
 async def test_a_new_key_signs_and_the_old_one_verifies(rooms: Rooms, tmp_path: Path) -> None:
     _, token, refresh = await begin(rooms)
-    before = rooms.keys.kid
+    before = rooms.keys.signing.kid
     kid, gone = await rooms.renewals.rotate_keys("operator")
-    assert (rooms.keys.kid, gone) == (kid, [])
+    assert (rooms.keys.signing.kid, gone) == (kid, [])
     assert kid != before
     assert (tmp_path / "session-keys.json").stat().st_mode & 0o777 == 0o600
     await rooms.sessions.verify(token)
@@ -209,13 +242,13 @@ async def test_a_new_key_signs_and_the_old_one_verifies(rooms: Rooms, tmp_path: 
     async with open_rooms(tmp_path, rooms.clock) as again:
         await again.sessions.verify(made.token)
         await again.sessions.verify(token)
-        assert again.keys.kid == kid
+        assert again.keys.signing.kid == kid
     assert (await rooms.audit())[0][:3] == ("operator", "keys.rotated", kid)
 
 
 async def test_a_key_goes_when_no_live_session_needs_it(rooms: Rooms) -> None:
     _, token = await rooms.issue(ttl=DAY)
-    first = rooms.keys.kid
+    first = rooms.keys.signing.kid
     second, _ = await rooms.renewals.rotate_keys("operator")
     _, gone = await rooms.renewals.rotate_keys("operator")
     assert gone == []  # the first has a session, and of the second a token may be under way
@@ -225,6 +258,35 @@ async def test_a_key_goes_when_no_live_session_needs_it(rooms: Rooms) -> None:
     assert set(gone) == {first, second}
     with pytest.raises(SessionRefused):
         await rooms.sessions.verify(token)
+
+
+async def test_a_live_session_keeps_the_keys_of_all_its_tokens(rooms: Rooms) -> None:
+    _, token, refresh = await begin(rooms)
+    await rooms.renewals.rotate_keys("operator")
+    made = await rooms.renewals.renew(refresh, THEM)
+    for _ in range(3):
+        await rooms.renewals.rotate_keys("operator")
+    for good in (token, made.token):
+        await rooms.sessions.verify(good)
+    rooms.clock.advance(2 * MONTH)
+    again = await rooms.renewals.renew(made.refresh_token, THEM)
+    _, gone = await rooms.renewals.rotate_keys("operator")
+    assert {kid_of(token), kid_of(made.token)} <= set(gone)  # of a session that was over they are dead anyway
+    await rooms.sessions.verify(again.token)
+
+
+async def test_a_rotation_in_the_middle_of_a_pairing(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = store.add_session
+
+    def rotating(*args: Any, **values: Any) -> None:
+        add(*args, **values)
+        rooms.keys.rotate(set(rooms.keys.public))
+
+    monkeypatch.setattr(store, "add_session", rotating)
+    _, token = await rooms.issue()
+    assert await rooms.db.read(lambda tx: store.kids(tx, rooms.clock.now())) == {kid_of(token)}
+    assert kid_of(token) != rooms.keys.signing.kid
+    await rooms.sessions.verify(token)
 
 
 async def test_two_who_rotate_at_once_make_two_keys(rooms: Rooms) -> None:

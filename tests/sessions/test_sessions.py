@@ -107,7 +107,9 @@ async def test_a_token_of_another_relay_is_rejected_though_the_session_exists(ro
     from app.sessions import tokens
 
     other = SessionKeys.load(tmp_path / "other")
-    forged = tokens.sign(other, session_id=principal.session_id, device_id=principal.device_id, now=rooms.clock.now())
+    forged = tokens.sign(
+        other.signing, session_id=principal.session_id, device_id=principal.device_id, now=rooms.clock.now()
+    )
     with pytest.raises(TokenRejected):
         await rooms.sessions.verify(forged)
 
@@ -172,6 +174,18 @@ async def test_a_prefix_must_name_one_session(rooms: Rooms) -> None:
         with pytest.raises(NotFound):
             await rooms.sessions.revoke(prefix, actor="operator")
     assert await rooms.sessions.revoke("ab0", actor="operator") == "ab" + "0" * 30
+
+
+async def test_a_prefix_means_a_live_session_before_those_that_are_over(rooms: Rooms) -> None:
+    def alike(tx: Tx) -> None:
+        store.put_device(tx, "d", name="d", about={}, now=1)
+        for digit, end in (("0", 1.0), ("1", 1.0), ("2", None)):
+            store.add_session(tx, "ab" + digit * 30, "d", grants={}, expires_at=end, hint=None, now=1)
+
+    await rooms.db.write(alike)
+    assert await rooms.sessions.revoke("ab", actor="operator") == "ab" + "2" * 30
+    with pytest.raises(SessionPrefixAmbiguous):
+        await rooms.sessions.revoke("ab", actor="operator")
 
 
 # a device lessens its own session

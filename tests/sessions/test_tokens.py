@@ -26,8 +26,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> SessionKeys:
 
 
 def signed(keys: SessionKeys, claims: dict[str, Any] | None = None, **header: Any) -> str:
-    header = {"kid": keys.kid, "typ": tokens.TYPE} | header
-    return jwt.encode(CLAIMS if claims is None else claims, keys.private, algorithm="EdDSA", headers=header)
+    header = {"kid": keys.signing.kid, "typ": tokens.TYPE} | header
+    return jwt.encode(CLAIMS if claims is None else claims, keys.signing.private, algorithm="EdDSA", headers=header)
 
 
 def b64(value: Any) -> str:
@@ -36,11 +36,11 @@ def b64(value: Any) -> str:
 
 
 def test_what_is_signed_is_read(keys: SessionKeys) -> None:
-    token = tokens.sign(keys, session_id="a" * 32, device_id="phone", now=NOW)
+    token = tokens.sign(keys.signing, session_id="a" * 32, device_id="phone", now=NOW)
     assert tokens.read(keys, token) == ("a" * 32, "phone", 0)
     assert token.isascii()
     assert token.isprintable()
-    assert jwt.get_unverified_header(token) == {"alg": "EdDSA", "kid": keys.kid, "typ": "talaria-session+jwt"}
+    assert jwt.get_unverified_header(token) == {"alg": "EdDSA", "kid": keys.signing.kid, "typ": "talaria-session+jwt"}
     claims = jwt.decode(token, options={"verify_signature": False})
     assert claims == CLAIMS
     assert not {"exp", "nbf"} & set(claims)
@@ -54,15 +54,15 @@ def test_the_clock_that_jumped_does_not_matter(keys: SessionKeys) -> None:
 def test_a_token_of_another_relay_is_none_of_ours(keys: SessionKeys, tmp_path: Path) -> None:
     other = SessionKeys.load(tmp_path)
     with pytest.raises(TokenRejected):
-        tokens.read(keys, tokens.sign(other, session_id="a" * 32, device_id="phone", now=NOW))
+        tokens.read(keys, tokens.sign(other.signing, session_id="a" * 32, device_id="phone", now=NOW))
     with pytest.raises(TokenRejected):  # even if it names our key
-        tokens.read(keys, signed(other, kid=keys.kid))
+        tokens.read(keys, signed(other, kid=keys.signing.kid))
 
 
 def test_an_algorithm_is_never_the_tokens_choice(keys: SessionKeys) -> None:
-    header = {"kid": keys.kid, "typ": tokens.TYPE}
+    header = {"kid": keys.signing.kid, "typ": tokens.TYPE}
     none = f"{b64(header | {'alg': 'none'})}.{b64(CLAIMS)}."
-    public = keys.public[keys.kid].public_bytes_raw()
+    public = keys.public[keys.signing.kid].public_bytes_raw()
     forged = [none, none.rstrip("."), none + b64(b"x" * 64)]
     for secret in (public, public.hex().encode(), b64(public).encode()):
         forged.append(jwt.encode(CLAIMS, secret, algorithm="HS256", headers=header))
@@ -92,12 +92,12 @@ def test_another_key_or_type_is_refused(keys: SessionKeys, header: dict[str, Any
 def test_a_header_without_kid_or_type_is_refused(keys: SessionKeys) -> None:
     for header in (
         {"typ": tokens.TYPE},
-        {"kid": keys.kid},
-        {"typ": None, "kid": keys.kid},
+        {"kid": keys.signing.kid},
+        {"typ": None, "kid": keys.signing.kid},
         {"typ": tokens.TYPE, "kid": 7},
     ):
         body = f"{b64(header | {'alg': 'EdDSA'})}.{b64(CLAIMS)}"
-        token = f"{body}.{b64(keys.private.sign(body.encode()))}"
+        token = f"{body}.{b64(keys.signing.private.sign(body.encode()))}"
         with pytest.raises(TokenRejected):
             tokens.read(keys, token)
 
@@ -111,13 +111,13 @@ def test_a_header_without_kid_or_type_is_refused(keys: SessionKeys) -> None:
 )  # fmt: skip
 def test_other_claims_are_refused(keys: SessionKeys, change: dict[str, Any]) -> None:
     claims = {name: value for name, value in (CLAIMS | change).items() if value is not None}
-    body = f"{b64({'alg': 'EdDSA', 'kid': keys.kid, 'typ': tokens.TYPE})}.{b64(claims)}"
+    body = f"{b64({'alg': 'EdDSA', 'kid': keys.signing.kid, 'typ': tokens.TYPE})}.{b64(claims)}"
     with pytest.raises(TokenRejected):
-        tokens.read(keys, f"{body}.{b64(keys.private.sign(body.encode()))}")
+        tokens.read(keys, f"{body}.{b64(keys.signing.private.sign(body.encode()))}")
 
 
 def test_a_token_with_any_bit_changed_is_refused(keys: SessionKeys) -> None:
-    token = tokens.sign(keys, session_id="a" * 32, device_id="phone", now=NOW)
+    token = tokens.sign(keys.signing, session_id="a" * 32, device_id="phone", now=NOW)
     head, body, signature = token.split(".")
     tampered = [
         ".".join([head, b64(CLAIMS | {"sid": "b" * 32}), signature]),
@@ -155,6 +155,6 @@ def test_anything_else_is_refused_and_nothing_more(keys: SessionKeys, text: str)
 def test_any_json_in_a_token_is_refused_and_nothing_more(
     keys: SessionKeys, header: dict[str, Any], claims: Any
 ) -> None:
-    body = f"{b64({'alg': 'EdDSA', 'kid': keys.kid, 'typ': tokens.TYPE} | header)}.{b64(claims)}"
+    body = f"{b64({'alg': 'EdDSA', 'kid': keys.signing.kid, 'typ': tokens.TYPE} | header)}.{b64(claims)}"
     with pytest.raises(TokenRejected):
-        tokens.read(keys, f"{body}.{b64(keys.private.sign(body.encode()))}")
+        tokens.read(keys, f"{body}.{b64(keys.signing.private.sign(body.encode()))}")

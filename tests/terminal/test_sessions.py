@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sqlalchemy import text
 
 from tests.phone import OLDER
 from tests.relay import RunningRelay, running, settings_for
-from tests.terminal.conftest import SHELL
+from tests.terminal.conftest import PROMPT, SHELL
 from tests.terminal.seat import Seat, seat, sit
 
 _AUDIT = text("SELECT action, subject, actor FROM audit WHERE action LIKE 'terminal.%' ORDER BY rowid")
@@ -80,6 +81,21 @@ async def test_the_size_is_that_of_who_typed_last(relay: RunningRelay) -> None:
     await phone.phone.send("terminal", "terminal.detach", session_name="work")
     assert (await phone.detached())["reason"] == "client detach"
     await _settled(laptop, (120, 40))
+
+
+async def test_a_program_that_asks_its_terminal_gets_one_answer(bare: RunningRelay) -> None:
+    """Every device shows the question, and answers it by itself: that is no typing."""
+    laptop = await seat(bare, cols=120, rows=40)
+    phone = await seat(bare, cols=50, rows=20)
+    await phone.type(
+        "stty -echo -icanon; printf '\\033[6n'; IFS= read -r line; printf %s \"$line\" | tr '\\033' @; echo :asked\r"
+    )
+    await laptop.until("\x1b[6n")
+    await phone.until("\x1b[6n")
+    n = await laptop.phone.ask("terminal", "terminal.input", session_name="work", data="\x1b[7;7R", n=1)
+    assert (n.type, n.payload["n"]) == ("terminal.input_ack", 1)
+    await phone.type("\x1b[9;9R\r")
+    assert (await phone.until(":asked")).strip() == "@[9;9R:asked"
 
 
 async def test_a_phone_that_is_lost_gives_the_size_back(relay: RunningRelay) -> None:
@@ -148,6 +164,7 @@ async def test_characters_are_never_cut(relay: RunningRelay) -> None:
 @pytest.mark.parametrize(("command", "status"), [("exit 7", 7), ("exit 0", 0)])
 async def test_a_dead_shell_is_reported_with_its_status(relay: RunningRelay, command: str, status: int) -> None:
     one, two = await seat(relay), await seat(relay)
+    await two.until(PROMPT.strip())  # its tmux client is there
     await one.type(f"{command}\r")
     for it in (one, two):
         detached = await it.detached()
@@ -297,19 +314,39 @@ async def test_a_name_that_is_given_twice_on_a_link_leaves_the_older_session(bar
     assert {row["name"]: row["attached"] for row in rows} == {"elsewhere": 0, "one": 1}
 
 
-async def test_a_name_is_free_when_its_end_is_told(
+@pytest.fixture
+def around_tmux(
     home: Path, tmux_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "bin").mkdir()
-    slow = tmp_path / "bin" / "tmux"
-    slow.write_text(f'#!/bin/sh\n{shutil.which("tmux")} "$@"; s=$?; [ "$1" != detach-client ] || sleep 2; exit $s\n')
-    slow.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+) -> Callable[[str], None]:
+    """Lines of sh that run in place of tmux; in them it is `$tmux`."""
+
+    def write(lines: str) -> None:
+        script = tmp_path / "bin" / "tmux"
+        script.parent.mkdir()
+        script.write_text(f"#!/bin/sh\ntmux={shutil.which('tmux')}\n{lines}\n")
+        script.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+    return write
+
+
+async def test_a_name_is_free_when_its_end_is_told(around_tmux: Callable[[str], None], tmp_path: Path) -> None:
+    around_tmux('$tmux "$@"; s=$?; [ "$1" != detach-client ] || sleep 2; exit $s')
     async with running(settings_for(tmp_path, TERMINAL_SHELL=SHELL)) as relay:
         it = await seat(relay)
         await it.type("exit 3\r")
         assert (await it.detached())["status"] == 3
         assert not (await sit(it.phone)).attached["reattach"]
+
+
+async def test_a_session_begins_while_the_server_ends_with_its_last(
+    around_tmux: Callable[[str], None], tmp_path: Path
+) -> None:  # fmt: skip
+    fails_once = f'mkdir {tmp_path}/once 2>/dev/null && echo "server exited unexpectedly" && exit 1'
+    around_tmux(f'case "$*" in *new-session*) {fails_once} ;; esac; exec $tmux "$@"')
+    async with running(settings_for(tmp_path, TERMINAL_SHELL=SHELL)) as relay:
+        await seat(relay)
+    assert (tmp_path / "once").exists()
 
 
 async def test_a_loop_ends_with_its_session(relay: RunningRelay) -> None:

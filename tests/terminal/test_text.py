@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.terminal.history import History
-from app.terminal.text import MAX_HELD, Splitter, lines, without_questions
+from app.terminal.text import MAX_HELD, Splitter, is_answer, lines, without_questions
 
 ST = "\x1b\\"  # does nothing where no text is to be ended
 SEQUENCES = [
@@ -78,6 +78,30 @@ def test_a_sequence_without_an_end_is_not_held_for_ever() -> None:
 )  # fmt: skip
 def test_questions_are_taken_out(question: str) -> None:
     assert without_questions(f"a{question}b") == f"a{ST}b"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\x1b[?64;1;2c", "\x1b[>41;330;0c", "\x1b[0n", "\x1b[?1n", "\x1b[12;40R", "\x1b[?12;40;1R", "\x1b[1;40R",
+        "\x1b[?2004;1$y", "\x1b[4;2$y", "\x1b[8;24;80t", "\x1b[?0u", "\x1b[2;1;1;112;112;1;0x", "\x1b[?1;0;256S",
+        "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1bP>|xterm(379)\x1b\\", "\x1b_Gi=31;OK\x1b\\", "\x1b[0n\x1b[12;40R",
+    ],
+)  # fmt: skip
+def test_answers_are_known(answer: str) -> None:
+    assert is_answer(answer.encode())
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "", "a", "\r", "\x1b", "\x1b[A", "\x1bOR", "\x1b[R", "\x1b[1;2R", "\x1b[1;2S", "\x1b[1;5C", "\x1b[97;5u",
+        "\x1b[3~", "\x1b]", "\x1bP",
+        "\x1b[I", "\x1b[<0;10;10M", "\x1b[0na", "a\x1b[0n", "\x1b[200~\x1b[0n\x1b[201~",
+    ],
+)  # fmt: skip
+def test_what_is_typed_is_no_answer(typed: str) -> None:
+    assert not is_answer(typed.encode())
 
 
 @pytest.mark.parametrize(

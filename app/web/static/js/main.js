@@ -19,13 +19,13 @@ fit();
 draw();
 client.start();
 
-/** Code and fingerprint are in the fragment, which no server sees; they leave the address and the history at once. */
+/** Code and fingerprint are in the fragment, which no server sees; they leave the address at once. Until the code is
+ *  used the page's own entry of the history has them, for a page that is loaded again. */
 function takeOffer() {
   const found = new URLSearchParams(location.hash.slice(1));
-  if (location.hash) history.replaceState(null, "", location.pathname);
-  if (!found.get("code")) return;
-  client.code = found.get("code").toUpperCase();
-  client.fingerprint = found.get("fp");
+  const offer = found.get("code") ? { code: found.get("code").toUpperCase(), fingerprint: found.get("fp") } : history.state;
+  if (location.hash) history.replaceState(offer, "", location.pathname);
+  if (offer) Object.assign(client, offer);
 }
 
 function changed() {
@@ -38,7 +38,7 @@ function changed() {
 }
 
 function draw() {
-  if (client.paired && !client.code && location.pathname !== "/") history.replaceState(null, "", "/");
+  if (client.paired && !client.code && (history.state || location.pathname !== "/")) history.replaceState(null, "", "/");
   render(html`<${App} client=${client} />`, document.getElementById("app"));
 }
 

@@ -15,8 +15,8 @@ from typing import Literal
 from app.clock import Clock
 from app.db import Database, Tx
 from app.errors import RateLimited
-from app.sessions import store
 from app.sessions.address import Address
+from app.sessions.guessing import store
 
 log = logging.getLogger("talaria.sessions")
 
@@ -55,7 +55,7 @@ class Attempts:
         """Seconds that this address is still blocked for, or None."""
         if not self._loaded:
             # What was committed meanwhile is in memory already, and newer than what was read.
-            counted, blocks = await self._db.read(store.attempts_and_blocks)
+            counted, blocks = await self._db.read(store.everything)
             self._counted |= counted
             self._blocks = blocks | self._blocks
             self._loaded = True
@@ -115,7 +115,7 @@ class Attempts:
 
     def count(self, tx: Tx, kind: Kind, address: Address) -> None:
         limit, now, entry = LIMITS[kind], self._clock.now(), (kind, address.key)
-        if store.count_attempt(tx, *entry, now=now, window=limit.window, keep=_KEEP, all_for=FLOOD_WINDOW) < limit.most:
+        if store.count(tx, *entry, now=now, window=limit.window, keep=_KEEP, all_for=FLOOD_WINDOW) < limit.most:
             tx.after_commit(lambda: self._remember(entry))
         else:
             until = now + limit.block
@@ -125,14 +125,14 @@ class Attempts:
     def is_flood(self, tx: Tx) -> bool:
         """Count a wrong code for all addresses together. True: too many, and the count begins anew."""
         now = self._clock.now()
-        if store.count_attempt(tx, *_EVERYBODY, now=now, window=FLOOD_WINDOW, keep=_KEEP, all_for=FLOOD_WINDOW) < FLOOD:
+        if store.count(tx, *_EVERYBODY, now=now, window=FLOOD_WINDOW, keep=_KEEP, all_for=FLOOD_WINDOW) < FLOOD:
             return False
-        store.forget_attempts(tx, *_EVERYBODY)
+        store.forget(tx, *_EVERYBODY)
         return True
 
     def forget(self, tx: Tx, kind: Kind, address: Address) -> None:
         entry = (kind, address.key)
-        store.forget_attempts(tx, *entry)
+        store.forget(tx, *entry)
         tx.after_commit(lambda: self._counted.discard(entry))
 
     def lift(self, tx: Tx, kind: Kind) -> None:
