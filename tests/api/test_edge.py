@@ -100,6 +100,13 @@ async def test_an_upgrade_to_another_host_is_misdirected(relay: RunningRelay) ->
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "host_unknown"
 
 
+@pytest.mark.parametrize("path", ["/ws", "/ws?x=1", "/agent/link"])
+async def test_an_upgrade_that_a_proxy_drops_is_named(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (426, "upgrade_required")
+    assert answer.headers["upgrade"] == "websocket"
+
+
 @pytest.mark.parametrize("path", ["/ws", "/"])
 async def test_a_page_of_another_origin_gets_no_socket(tmp_path: Path, path: str) -> None:
     async with running(settings_for(tmp_path, PUBLIC_URL=PUBLIC)) as relay:
