@@ -177,9 +177,7 @@ async def test_an_answer_that_no_frame_can_hold_fails_its_own_command(
     assert (await http.get("/ping")).status_code == 200
 
 
-async def test_an_answer_over_the_limit_of_the_socket_is_too_large(
-    http: httpx.AsyncClient, simulate: Simulate
-) -> None:
+async def test_an_answer_over_the_limit_of_the_socket_is_too_large(http: httpx.AsyncClient, simulate: Simulate) -> None:
     phone = await simulate()
     asking, command = await asked(http, phone)
     with suppress(ConnectionClosed):  # it may be cut off while it sends

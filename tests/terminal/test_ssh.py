@@ -268,7 +268,9 @@ async def test_a_paste_of_a_megabyte_arrives_whole(host: Ssh) -> None:
 
 async def test_many_small_writes_that_nobody_reads_take_little(host: Ssh) -> None:
     heard = Heard()
-    terminal = await host.open(["sh", "-c", "stty raw -echo; echo ready; read -r line; exec head -c 20000"], 80, 24, heard)
+    terminal = await host.open(
+        ["sh", "-c", "stty raw -echo; echo ready; read -r line; exec head -c 20000"], 80, 24, heard
+    )
     await heard.until(b"ready")
     terminal.pause()
     while not terminal.unwritten:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 
 import pytest
 
@@ -19,7 +18,10 @@ async def test_who_waits_behind_a_tmux_that_hangs_shares_its_failure(
     with_tmux: RunningRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await seat(with_tmux, "before")
-    server = int(subprocess.run(["tmux", "display-message", "-p", "#{pid}"], capture_output=True, check=True).stdout)
+    asks = await asyncio.create_subprocess_exec(
+        "tmux", "display-message", "-p", "#{pid}", stdout=asyncio.subprocess.PIPE
+    )
+    server = int((await asks.communicate())[0])
     phones = [await with_tmux.connect() for _ in range(5)]
     asked = []
 
