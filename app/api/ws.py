@@ -86,6 +86,11 @@ class ServerSocket:
         code: int | None = self._protocol.close_code
         return code
 
+    @property
+    def exceeded(self) -> bool:
+        exceeded: bool = self._protocol.exceeded
+        return exceeded
+
     async def close(self, code: int, reason: str) -> None:
         if not self._protocol.disconnected and not self._protocol.close_sent:
             with suppress(OSError):  # it went while its buffer was full: what is closed needs no closing
