@@ -25,7 +25,7 @@ from tests.contracts.services import FcmService, NtfyService, Service, WebPushSe
 from tests.servers import serving
 
 ALLOW = ["127.0.0.1"]
-TIMEOUT_S = 0.5
+TIMEOUT_S = 15.0
 SUBJECT = "mailto:owner@home.example"
 
 

@@ -82,7 +82,9 @@ async def test_a_redirect_into_the_house_is_not_followed(rig: Rig) -> None:
     assert inside.requests == 0
 
 
-async def test_a_service_that_says_nothing(rig: Rig) -> None:
+async def test_a_service_that_says_nothing(rig: Rig, stack: AsyncExitStack) -> None:
+    client = await stack.enter_async_context(guarded_client(ALLOW, timeout_s=0.3))
+    rig.provider._client = client  # type: ignore[attr-defined]
     rig.service.hang = asyncio.Event()
     outcome = await rig.send()
     rig.service.hang.set()

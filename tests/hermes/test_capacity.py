@@ -24,27 +24,29 @@ def client(lab: Lab) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def all_threads_taken(lab: Lab) -> AsyncIterator[None]:
-    """For some seconds. Streamed turns are not limited, so the last ones only look as if they ran."""
+async def all_threads_taken(lab: Lab, until: Path) -> AsyncIterator[None]:
+    """Before that file is there. Streamed turns are not limited, so the last ones only look as if they ran."""
     async with client(lab) as hermes, AsyncExitStack() as stack:
         sessions = [(await hermes.post("/api/sessions", json={})).json()["session"]["id"] for _ in range(THREADS)]
         for id in sessions:
-            body = {"message": "STALL:4 SAY:busy"}
+            body = {"message": f"HOLD:{until} SAY:busy"}
             stream = hermes.stream("POST", f"/api/sessions/{id}/chat/stream", json=body)
             assert (await stack.enter_async_context(stream)).status_code == 200
         yield
 
 
 async def test_a_turn_that_waits_for_others_says_so(
-    lab: Lab, relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, relay: RunningRelay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phone = await relay.connect()
     session = (await say(phone, "SAY:start"))["session_id"]
     monkeypatch.setattr("app.turns.course.WAITING_S", 0.7)  # after the first turn: it may be slow, and would say so too
-    async with all_threads_taken(lab):
+    free = tmp_path / "free"
+    async with all_threads_taken(lab, free):
         turn = await send(phone, "SAY:at last", session_id=session)
         notice = await phone.event("run.waiting")
         assert notice.payload["turn_id"] == turn["turn_id"]
+        free.touch()
         end = await ended(phone, turn["turn_id"])
     assert (end["finish"], end["text"]) == ("completed", "at last")
     assert len(events(phone, "run.waiting")) == 1

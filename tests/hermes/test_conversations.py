@@ -80,13 +80,14 @@ async def test_what_hermes_refuses_is_named(relay: RunningRelay) -> None:
     assert (await ask(phone, "get", session_id=one))["session"]["title"] == title
 
 
-async def test_a_conversation_in_use_is_not_removed(lab: Lab, relay: RunningRelay) -> None:
+async def test_a_conversation_in_use_is_not_removed(relay: RunningRelay, tmp_path: Path) -> None:
     phone = await relay.connect()
     session = (await say(phone, "SAY:start"))["session_id"]
-    turn = await send(phone, "WORDS:20 DELAY:40", session_id=session)
+    turn = await send(phone, f"WORDS:20 DELAY:40 HALF:{tmp_path / 'rest'}", session_id=session)
     await phone.event("assistant.delta")
     refused = await phone.ask("chat", "chat.sessions.delete", session_id=session)
     assert refused.payload["code"] == "session_busy"
+    (tmp_path / "rest").touch()
     await phone.until("turn.completed", lambda f: f.payload["turn_id"] == turn["turn_id"])
     assert (await ask(phone, "delete", session_id=session))["deleted"] is True
 

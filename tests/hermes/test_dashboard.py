@@ -92,8 +92,9 @@ async def test_a_failure_of_the_model(dashboard: Dashboard) -> None:
     assert "400" in heard.body("run.failed")["error"]
 
 
-async def test_a_turn_goes_on_after_the_socket_was_lost(dashboard: Dashboard) -> None:
-    bound, heard, order = await new(dashboard), Heard(), Order("WORDS:60 DELAY:40")
+async def test_a_turn_goes_on_after_the_socket_was_lost(dashboard: Dashboard, tmp_path: Path) -> None:
+    rest = tmp_path / "rest"
+    bound, heard, order = await new(dashboard), Heard(), Order(f"WORDS:60 DELAY:40 HALF:{rest}")
     running = soon(dashboard.run(bound, order, heard))
     await heard.until(lambda: heard.text)
     socket = dashboard._link.connection._socket
@@ -103,7 +104,10 @@ async def test_a_turn_goes_on_after_the_socket_was_lost(dashboard: Dashboard) ->
         await running
     await is_ready(dashboard)
     after = Heard()
-    assert await dashboard.follow(bound, order, after) is Followed.ENDED
+    following = soon(dashboard.follow(bound, order, after))
+    await after.until(lambda: after.texts)
+    rest.touch()
+    assert await following is Followed.ENDED
     said = after.texts[0] + after.text
     assert said == after.body("assistant.completed")["content"] == " ".join(f"w{n}" for n in range(1, 61))
     assert await dashboard.follow(bound, order, after) is Followed.GONE

@@ -92,10 +92,11 @@ async def test_another_client_takes_the_events_of_a_turn(
     monkeypatch.setattr("app.hermes.dashboard.dashboard.LOOK_S", (0.2, 1.0))
     async with running_over("dashboard", lab, tmp_path) as relay:
         phone = await relay.connect()
-        turn = await send(phone, "WORDS:40 DELAY:50")
+        turn = await send(phone, f"WORDS:40 DELAY:50 HALF:{tmp_path / 'taken'}")
         session = (await phone.event("assistant.delta")).payload["session_id"]
         async with dashboard(lab) as page:
             assert (await page.call("session.resume", session_id=session))["running"] is True
+            (tmp_path / "taken").touch()
             end = await ended(phone, turn["turn_id"])
             assert (end["finish"], end["text"]) == ("completed", " ".join(f"w{n}" for n in range(1, 41)))
             assert shown(phone.frames) == end["text"]

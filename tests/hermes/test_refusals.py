@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -108,14 +109,16 @@ async def test_a_refusal_is_the_same_through_the_relay(
         assert said.headers.get(name) == straight.headers.get(name)
 
 
-async def test_a_full_hermes_says_when_to_come_again(relay: RunningRelay, direct: httpx.AsyncClient) -> None:
+async def test_a_full_hermes_says_when_to_come_again(
+    relay: RunningRelay, direct: httpx.AsyncClient, tmp_path: Path
+) -> None:
     """Ten run at once; the eleventh is refused, whichever way it came."""
     phone = await relay.connect()
     runs = []
     async with httpx.AsyncClient(base_url=relay.url, headers={"Authorization": f"Bearer {phone.token}"}) as http:
         try:
             for _ in range(10):
-                begun = await http.post("/v1/runs", json={"input": "STALL:20"})
+                begun = await http.post("/v1/runs", json={"input": f"HOLD:{tmp_path / 'free'}"})
                 assert begun.status_code == 202
                 runs.append(begun.json()["run_id"])
             for full in (
@@ -126,5 +129,6 @@ async def test_a_full_hermes_says_when_to_come_again(relay: RunningRelay, direct
                 assert full.json()["error"]["code"] == "rate_limit_exceeded"
                 assert full.headers["retry-after"] == "1"
         finally:
+            (tmp_path / "free").touch()
             for run in runs:
                 await http.post(f"/v1/runs/{run}/stop")

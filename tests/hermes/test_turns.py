@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,10 +40,11 @@ async def test_the_model_is_cut_off_and_hermes_goes_on(relay: RunningRelay) -> N
     assert end["text"].startswith("w1 w2 w3")
 
 
-async def test_the_phone_is_gone_for_the_whole_turn(relay: RunningRelay) -> None:
+async def test_the_phone_is_gone_for_the_whole_turn(relay: RunningRelay, tmp_path: Path) -> None:
     phone, tablet = await relay.connect(), await relay.connect()
-    turn = await send(phone, "WORDS:20 DELAY:30")
+    turn = await send(phone, f"WORDS:20 DELAY:30 HOLD:{tmp_path / 'gone'}")
     await phone.hang_up()
+    (tmp_path / "gone").touch()
     end = await ended(tablet, turn["turn_id"])
     assert end["text"].endswith("w20")
 
@@ -54,9 +56,9 @@ async def test_the_phone_is_gone_for_the_whole_turn(relay: RunningRelay) -> None
     assert [frame.type for frame in back.frames] == ["auth.ok", "turn.completed", "synced"]
 
 
-async def test_the_phone_leaves_and_comes_back_in_mid_turn(relay: RunningRelay) -> None:
+async def test_the_phone_leaves_and_comes_back_in_mid_turn(relay: RunningRelay, tmp_path: Path) -> None:
     phone, whole = await relay.connect(), await relay.connect()
-    turn = await send(phone, "WORDS:60 DELAY:40")
+    turn = await send(phone, f"WORDS:60 DELAY:40 HALF:{tmp_path / 'back'}")
     await whole.send("chat", "chat.watch", turn_id=turn["turn_id"])
     await phone.event("assistant.delta")
     await phone.hang_up()
@@ -65,6 +67,7 @@ async def test_the_phone_leaves_and_comes_back_in_mid_turn(relay: RunningRelay) 
     back = await relay.connect(session_token=phone.token)
     assert [t["turn_id"] for t in back.auth["turns"]] == [turn["turn_id"]]
     snapshot = (await back.until("turn.snapshot")).payload
+    (tmp_path / "back").touch()
     assert 0 < len(snapshot["state"]["text"]) < len(shown(whole.frames) + " w60" * 60)
     end = await ended(back, turn["turn_id"])
     assert shown(back.frames) == end["text"] == " ".join(f"w{n}" for n in range(1, 61))

@@ -96,10 +96,11 @@ async def test_a_newer_plugin_takes_over(relay: RunningRelay) -> None:
         assert phone.auth["upstream"]["gateway"] == {"state": "up", "version": "0.19.0"}
 
 
-async def test_hello_comes_first_and_once(relay: RunningRelay) -> None:
-    relay.relay.agent_link._limits = LinkLimits(hello_seconds=0.05)
-    async with open_link(relay.url, token_of(relay)) as plugin:
-        assert (await plugin.closed())[0] == 4408
+async def test_hello_comes_first_and_once(relay: RunningRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as hasty:
+        hasty.setattr(relay.relay.agent_link, "_limits", LinkLimits(hello_seconds=0.05))
+        async with open_link(relay.url, token_of(relay)) as plugin:
+            assert (await plugin.closed())[0] == 4408
     async with open_link(relay.url, token_of(relay)) as plugin:
         await plugin.send("typing", chat_id="home", on=True)
         assert (await plugin.closed())[0] == 1008

@@ -63,7 +63,9 @@ class PlatformEntry:
 
 
 class BasePlatformAdapter:
-    """A turn is what the test does between `begin` and `end`; with `in_place` Hermes answers without one."""
+    """A turn is what the test does between `begin` and `end`; with `in_place` Hermes answers without one,
+    and with `queues` as well it keeps the message for a later one.
+    """
 
     gateway_runner: Any = None
 
@@ -71,7 +73,7 @@ class BasePlatformAdapter:
         self.config, self.platform = config, platform
         self.given: list[MessageEvent] = []
         self.gave = asyncio.Condition()
-        self.in_place = False
+        self.in_place = self.queues = False
         self._pending_messages: dict[str, MessageEvent] = {}
 
     def build_source(self, **fields: Any) -> types.SimpleNamespace:
@@ -80,6 +82,8 @@ class BasePlatformAdapter:
     async def handle_message(self, event: MessageEvent) -> None:
         async with self.gave:
             self.given.append(event)
+            if self.queues:
+                self._pending_messages["key"] = event
             self.gave.notify_all()
         if not self.in_place:
             await self.on_processing_start(event)

@@ -75,10 +75,10 @@ async def test_what_hermes_queues_is_not_done_before_its_turn(
     relay: ScriptedRelay, adapter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deploy.hermes_plugin.inbound.STARTED_S", 0.01)
-    adapter.in_place = True
+    adapter.in_place, adapter.queues = True, True
     await relay.inbound("i1", "later")
     event = await adapter.next_given(1)
-    adapter._pending_messages["key"] = event
+    adapter.queues = False
     await relay.inbound("i2", "/status")
     await relay.heard("done", inbound_id="i2")
     assert not relay.all("done", inbound_id="i1")

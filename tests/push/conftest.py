@@ -113,7 +113,7 @@ async def open_desk(home: Path, content: Content = "none") -> AsyncIterator[Desk
     service, clock = NtfyService(), ManualClock()
     async with (
         serving(service) as port,
-        guarded_client(["127.0.0.1"], timeout_s=1.0) as client,
+        guarded_client(["127.0.0.1"], timeout_s=15.0) as client,
         open_database(f"sqlite:///{home}/desk.db") as db,
         Supervisor() as tasks,
     ):

@@ -77,9 +77,9 @@ def test_the_bound_counts_one_event_not_the_stream() -> None:
 def test_a_long_event_in_small_pieces_costs_linear_time() -> None:
     """Joining what is pending for every piece would copy 2 GB here."""
     splitter, piece = SseSplitter(), b"x" * 1000
-    began = time.perf_counter()
+    began = time.process_time()
     splitter.feed(b"data: ")
     for _ in range(2000):
         splitter.feed(piece)
     assert splitter.feed(b"\n\n") == [("message", piece * 2000)]
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5  # of this process's own time, however busy the machine is

@@ -16,6 +16,8 @@ message as separate paragraphs):
   WORDS:<n>           answer with n numbered words
   DELAY:<ms>          pause between deltas (overrides --delay-ms)
   STALL:<seconds>     wait before the first byte of the answer
+  HOLD:<path>         wait there until that file is, for two minutes at most (up to the next space)
+  HALF:<path>         the same in the middle of the answer's words
   ERROR:<status>      fail with that HTTP status
   CUT:<n>             drop the connection after n deltas
   USED:<n>            report n prompt tokens, to bring Hermes to compress the conversation
@@ -26,6 +28,7 @@ Every request and its outcome is appended to --log as one JSON object a line.
 
 import argparse
 import json
+import os
 import re
 import sys
 import threading
@@ -116,6 +119,13 @@ def plan(body):
     return out
 
 
+def hold(text, name):
+    found = re.search(r"\b%s:(\S+)" % name, text)
+    until = time.monotonic() + 120
+    while found and not os.path.exists(found.group(1)) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
 def pieces(text):
     return re.findall(r"\s*\S+\s*$|\s*\S+", text) or ([text] if text else [])
 
@@ -192,6 +202,7 @@ class Handler(BaseHTTPRequestHandler):
             )
         if number(p["mark"], "STALL", 0):
             time.sleep(number(p["mark"], "STALL", 0))
+        hold(p["mark"], "HOLD")
         usage = {
             "prompt_tokens": int(number(p["mark"], "USED", 0)) or max(1, len(raw) // 4),
             "completion_tokens": len(pieces(p["content"])) + len(pieces(p["reasoning"])) + 5 * len(p["tool_calls"]),
@@ -243,7 +254,10 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             write(chunk({"role": "assistant", "content": ""}))
             for key, text in (("reasoning_content", p["reasoning"]), ("content", p["content"])):
-                for piece in pieces(text):
+                words = pieces(text)
+                for at, piece in enumerate(words):
+                    if at == len(words) // 2:
+                        hold(p["mark"], "HALF")
                     if cut and sent >= cut:
                         self.record(event="cut", id=rid, sent=sent)
                         self.close_connection = True
