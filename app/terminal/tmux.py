@@ -18,7 +18,7 @@ from app.terminal.stream import Stream
 from app.terminal.view import Ended, View
 
 ANSWER_S = 10.0
-PAUSE_S = 2.0  # after a command that failed on the host, until tmux is asked again
+PAUSE_S = 2.0  # after a command that got no answer, until the next one asks again
 MAX_COMMANDS = 4  # at a time: on the local host each has a thread of a pool that looking up a name needs too
 PREFIX = "hermes-"  # of a session's name in tmux; others are none of ours
 _TMUX = ("tmux", "-u")  # whatever the locale says, a character is UTF-8
@@ -69,13 +69,14 @@ class Tmux:
         async with self._turns:
             if self._failure is not None and self._clock.monotonic() - self._failed_at < PAUSE_S:
                 raise type(self._failure)(self._failure.message)
+            begun = self._clock.monotonic()
             try:
-                done = await self._host.run(argv, timeout_s=ANSWER_S)
+                return await self._host.run(argv, timeout_s=ANSWER_S)
             except TerminalUnavailable as exc:
-                self._failure, self._failed_at = exc, self._clock.monotonic()
+                now = self._clock.monotonic()
+                if now - begun > ANSWER_S / 2:  # one that comes at once may be over, and costs nobody time
+                    self._failure, self._failed_at = exc, now
                 raise
-            self._failure = None
-            return done
 
     async def available(self) -> bool:
         """Asked again while it is not there: it may be installed. Raises TerminalUnavailable."""
