@@ -39,7 +39,8 @@ class Supervisor:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (exc := task.exception()) is not None:
+        # A signal that ends the process is raised in whatever runs then, and leaves the loop by itself: no failure.
+        if not task.cancelled() and isinstance(exc := task.exception(), Exception):
             log.error("task failed", extra={"task": task.get_name()}, exc_info=exc)
 
     async def close(self) -> None:

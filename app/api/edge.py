@@ -18,6 +18,7 @@ from app.bootstrap import Relay
 from app.errors import RelayError
 from app.hermes.passing.paths import is_passed
 from app.logs import bind
+from app.pairing.payload import ANYWHERE
 from app.sessions.address import Address, client_address, is_from
 from app.settings import ServerSettings
 
@@ -122,9 +123,11 @@ def allowed_hosts(settings: ServerSettings) -> frozenset[str]:
     """Names, and names with a port where the operator wrote one. A name alone goes with any port.
 
     Any port also for loopback: a container's is published under another, and a page of another site cannot make the
-    browser send a loopback name.
+    browser send a loopback name. The address that we listen on is what the operator's commands and health checks dial.
     """
     named = [*settings.allowed_hosts, *([urlsplit(settings.public_url).netloc] if settings.public_url else [])]
+    if settings.host not in ANYWHERE:
+        named.append(f"[{settings.host}]" if ":" in settings.host else settings.host)
     return frozenset({*LOOPBACK, *(name.lower() for name in named)})
 
 

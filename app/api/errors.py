@@ -105,6 +105,13 @@ class MethodNotAllowed(RelayError):
     http_status = 405
 
 
+class UpgradeRequired(RelayError):
+    """A WebSocket is here, and no upgrade to one arrived: the proxy in front has to pass Upgrade and Connection on."""
+
+    code = "upgrade_required"
+    http_status = 426
+
+
 class NotStoppable(RelayError):
     """The relay is the main process of its container, which would end with it: stop it from the host."""
 
@@ -132,4 +139,6 @@ def headers_of(error: RelayError) -> dict[str, str]:
     headers = {"X-Talaria-Error": error.code}
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, UpgradeRequired):
+        headers["Upgrade"] = "websocket"  # RFC 9110 asks for it
     return headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Query
@@ -44,13 +45,11 @@ async def recent(relay: OpenRelay, _: WithNotificationsOrHostTool, limit: Limit 
 
 def _parse(limit: str) -> int:
     """Raises BodyInvalid, in the words of hermes-relay."""
-    try:
-        number = int(limit)
-    except ValueError:
-        raise BodyInvalid("limit must be an integer") from None
-    if number < 1:
+    if not re.fullmatch("-?[0-9]{1,18}", limit):
+        raise BodyInvalid("limit must be an integer")
+    if int(limit) < 1:
         raise BodyInvalid("limit must be >= 1")
-    return number
+    return int(limit)
 
 
 router.include_router(peer)

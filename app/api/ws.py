@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api import link
 from app.api.edge import client, header_values
-from app.api.errors import render
+from app.api.errors import UpgradeRequired, render
 from app.bootstrap import Relay
 from app.errors import Draining, NotFound, RateLimited, RelayError
 from app.sessions.address import Address
@@ -30,7 +30,8 @@ class Links:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
-            await self._app(scope, receive, send)
+            lost = scope["type"] == "http" and scope["path"] in ("/ws", link.PATH)  # at `/` there is a page too
+            await (render(scope, UpgradeRequired()) if lost else self._app)(scope, receive, send)
             return
         address, secure = client(self._relay, scope)
         is_link, bearer = scope["path"] == link.PATH, _bearer(scope)
@@ -84,6 +85,11 @@ class ServerSocket:
     def close_code(self) -> int | None:
         code: int | None = self._protocol.close_code
         return code
+
+    @property
+    def exceeded(self) -> bool:
+        exceeded: bool = self._protocol.exceeded
+        return exceeded
 
     async def close(self, code: int, reason: str) -> None:
         if not self._protocol.disconnected and not self._protocol.close_sent:

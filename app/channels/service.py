@@ -68,7 +68,7 @@ class PhoneNotifications:
             await self._db.write(work)
 
     def is_allowed(self, package: str) -> bool:
-        name = package.casefold()
+        name = package.strip().casefold()
         return not _matches(name, self._block) and (not self._allow or _matches(name, self._allow))
 
     # what phones say: no await, however fast it comes

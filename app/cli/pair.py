@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from app.cli.client import RelayClient, RelayRefused
-from app.cli.show import clock_time, complain, duration, listed, note, printable, say, say_json, wrapped
+from app.cli.show import can_show, clock_time, complain, duration, listed, note, printable, say, say_json, wrapped
 from app.sessions.grants import KNOWN
 from app.settings import parse_duration
 
@@ -121,7 +121,11 @@ def show_offer(offer: Mapping[str, Any]) -> None:
     scanned = offer.get("qr_payload")
     link = offer["pairing_url"] if scanned else offer["web_url"]
     try:
-        say(render_text(scanned or link))
+        code = render_text(scanned or link)
+        if can_show(code):
+            say(code)
+        else:
+            note(wrapped("This terminal has no characters for a QR code (its locale is not UTF-8).") + "\n")
     except ValueError:
         note(wrapped("Too much for a QR code: name fewer --endpoint, or open the link on the phone.") + "\n")
     say(f"Link  {link}")

@@ -20,6 +20,15 @@ def say(text: str = "") -> None:
     print(text, flush=True)
 
 
+def can_show(text: str) -> bool:
+    """Whether standard output has every character of it; what it lacks it shows as question marks."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def note(text: str) -> None:
     """For people, beside the result."""
     print(text, file=sys.stderr, flush=True)

@@ -186,6 +186,11 @@ class Calls:
         for call in named or (waiting if is_too_long else []):
             call.fail(ResponseTooLarge() if is_too_long else ResponseInvalid())
 
+    def exceeded(self, peer: Peer) -> None:
+        """The link ends, for a message that no frame of its transport can be. Which call it answers nobody has read."""
+        for call in self._of(peer):
+            call.fail(ResponseTooLarge())
+
     def _of(self, peer: Peer) -> list[_Call]:
         return [call for call in self._calls.values() if call.link is peer]
 

@@ -181,7 +181,7 @@ class Authenticator:
             waiter.when_closed(lambda _clean: changed.set())
             while not waiter.closed:
                 # An older one may be gone without the relay knowing, and must not take the code with it.
-                if self._patient[pending.offer_id][-1] is not waiter:
+                if [one for one in self._patient[pending.offer_id] if not one.closed][-1] is not waiter:
                     raise WaitsElsewhere()
                 changed.clear()  # before the look: what happens during it is not missed
                 try:

@@ -263,6 +263,8 @@ class Connection:
             self._deadline.cancel()
         self.clean = self._socket.close_code in (close.NORMAL, close.GOING_AWAY)
         self._link.closed()
+        if self._socket.exceeded:
+            self._gateway.calls.exceeded(self)
         self._inbound.clear()
         self.outbound.close()
         self._gateway.closed(self)

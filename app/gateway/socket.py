@@ -11,6 +11,10 @@ class Socket(Protocol):
     def close_code(self) -> int | None:
         """The client's close code, once it has sent one."""
 
+    @property
+    def exceeded(self) -> bool:
+        """Whether the connection ended because of a message over the limit."""
+
     def listen(self, message: Callable[[bytes, bool], None]) -> None:
         """From now on call `message(data, is_text)` for each message, straight from the transport's callback."""
 

@@ -258,8 +258,7 @@ class Pairing:
                 raise NotFound("there is no such offer")
             now = self._clock.now()
             if offer.consumed_at is not None and offer.device_id is not None:
-                name = devices.device_name(tx, offer.device_id)
-                return Status("redeemed", offer.expires_at, offer.device_id, name)
+                return Status("redeemed", offer.expires_at, offer.device_id, devices.device_name(tx, offer.device_id))
             if not offer.is_open(now):
                 return Status("expired", offer.expires_at)
             if offer.approval == store.BEFORE:

@@ -13,8 +13,9 @@ from app.api.edge import SECURITY
 from app.api.errors import HeadTooLarge, RequestInvalid, render
 from app.errors import RelayError
 
-MAX_HEAD = 64 * 1024  # bytes of the head of a request: what cookies and proxies add is far less
+MAX_HEAD = 64 * 1024  # bytes of the head of a request, or of trailers: what cookies and proxies add is far less
 HEAD_SECONDS = 30.0  # for it to arrive; browsers open connections ahead of what they ask
+_OF_A_BODY = (b"content-length", b"transfer-encoding")
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -26,7 +27,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._head_bytes = 0
+        self._bodiless_bytes = 0  # since the last that was of a body, or ended a head
         self._head_timer: asyncio.TimerHandle | None = None  # None while no head is awaited
         self.when_gone: Callable[[], None] | None = None
 
@@ -41,12 +42,17 @@ class HttpProtocol(HttpToolsProtocol):
             self.when_gone()
 
     def data_received(self, data: bytes) -> None:
-        awaited = self._head_timer is not None
+        self._is_bodiless = True
         super().data_received(data)
-        if awaited and self._head_timer is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD and not self.transport.is_closing():
+        if not self._is_bodiless:
+            self._bodiless_bytes = 0
+            return
+        self._bodiless_bytes += len(data)
+        if self._bodiless_bytes > MAX_HEAD and not self.transport.is_closing():
+            if self._head_timer is not None:
                 self._refuse(HeadTooLarge())
+            else:  # trailers, or extensions of a chunk: the answer may be on its way
+                self.abort()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP, by the parser: as every other refusal looks."""
@@ -81,12 +87,23 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_timer is None:
             self._await_head()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Not those after a body (RFC 9110 §6.5.1): a proxy that takes care of headers lets trailers pass."""
+        if self._head_timer is not None:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        self._is_bodiless = False
         self._head_has_come()
+        if self.parser.should_upgrade() and any(name in _OF_A_BODY and value != b"0" for name, value in self.headers):
+            raise ValueError("the parser would take the body for another request")
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._is_bodiless = False
+        super().on_body(body)
+
     def _await_head(self) -> None:
-        self._head_bytes = 0
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     def _head_has_come(self) -> None:

@@ -38,6 +38,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def close_code(self) -> int | None:
         return self.conn.close_rcvd.code if self.conn.close_rcvd is not None else None
 
+    @property
+    def exceeded(self) -> bool:
+        return self.conn.close_sent is not None and self.conn.close_sent.code == close.TOO_BIG
+
     def listen(self, message: Callable[[bytes, bool], None]) -> None:
         """Instead of ASGI's receive. What came before, ASGI has queued."""
         self._message = message

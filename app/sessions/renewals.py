@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from app.audit import store as audit
 from app.clock import Clock
 from app.db import Database, Tx
+from app.errors import StorageFull
 from app.sessions import changes, opaque, store, tokens
 from app.sessions.address import Address
 from app.sessions.errors import (
@@ -151,7 +153,8 @@ class Renewals:
                 store.refresh_seen(tx, principal.session_id)
 
         if await self._db.read(is_newest):  # most often there is nothing to write
-            await self._db.write(note)
+            with suppress(StorageFull):
+                await self._db.write(note)
 
     async def rotate_keys(self, actor: str) -> tuple[str, list[str]]:
         """The kid of the new key, and of those that no live session needs any more, which are gone.

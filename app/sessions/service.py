@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from app.audit import store as audit
 from app.clock import Clock
 from app.db import Database, Tx
-from app.errors import RelayError
+from app.errors import RelayError, StorageFull
 from app.sessions import changes, opaque, store, tokens
 from app.sessions import grants as rules
 from app.sessions.address import Address
@@ -29,11 +29,10 @@ from app.sessions.errors import (
 )
 from app.sessions.guessing.attempts import Attempts
 from app.sessions.keys import SessionKeys
+from app.sessions.seen import LastSeen
 from app.sessions.store import Device, Session
 from app.sessions.verdicts import Verdicts
 from app.settings import SessionSettings
-
-SEEN_S = 60.0  # "last seen" is written at most this often: it is for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +54,10 @@ class Sessions:
     """`on_revoked(session_id, reason)` and `on_changed(session_id, grants)` run on the loop right after the commit."""
 
     def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        keys: SessionKeys,
-        attempts: Attempts,
-        settings: SessionSettings,
-        *,
+        self, db: Database, clock: Clock, keys: SessionKeys, attempts: Attempts, settings: SessionSettings, *,
         on_revoked: Callable[[str, str], None] = lambda session_id, reason: None,
         on_changed: Callable[[str, rules.Expiries], None] = lambda session_id, grants: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._db = db
         self._clock = clock
         self._keys = keys
@@ -72,7 +65,7 @@ class Sessions:
         self.default_ttl = settings.session_ttl
         self._on_revoked = on_revoked
         self._on_changed = on_changed
-        self._seen: dict[str, tuple[str, float]] = {}  # session → device, when; not written yet
+        self._seen = LastSeen(db, clock)
         self._verdicts: Verdicts[Principal] = Verdicts(clock)
         # Counts ends and changes. What was read before one may be out of date: it is not cached, and a link that was
         # authenticated meanwhile is to be rechecked.
@@ -81,17 +74,9 @@ class Sessions:
     # tokens
 
     def issue(
-        self,
-        tx: Tx,
-        device_id: str,
-        grants_seconds: rules.Seconds | None,
-        ttl: int | None,
-        now: float,
-        *,
-        replace: bool = False,
-        hint: str | None = None,
-        api_hash: str | None = None,
-    ) -> tuple[Principal, str]:
+        self, tx: Tx, device_id: str, grants_seconds: rules.Seconds | None, ttl: int | None, now: float, *,
+        replace: bool = False, hint: str | None = None, api_hash: str | None = None,
+    ) -> tuple[Principal, str]:  # fmt: skip
         """A session of an existing device, and its token. `replace` ends its other ones; `ttl` None never ends.
 
         `api_hash` is the digest of the token that opens the Hermes API in its name.
@@ -130,7 +115,8 @@ class Sessions:
         if named.term != session.term:
             raise SessionExpired()
         if session.refresh_state == store.REVIVED:  # whoever speaks with it has got what came with it
-            await self._db.write(lambda tx: store.refresh_seen(tx, session.session_id))
+            with suppress(StorageFull):
+                await self._db.write(lambda tx: store.refresh_seen(tx, session.session_id))
         self._remember(key, session, principal, before)
         return principal
 
@@ -167,7 +153,7 @@ class Sessions:
     def _remember(self, key: bytes, session: Session, principal: Principal, before: int) -> None:
         if before == self.changes:
             self._verdicts.put(key, session.session_id, principal)
-        self._note_seen(session)
+        self._seen.note(session)
 
     async def verify_from(self, token: str, address: Address) -> Principal:
         """`verify`, within the limits on guessing from one address. Raises RateLimited too."""
@@ -192,7 +178,7 @@ class Sessions:
 
     async def recheck(self, session_ids: Iterable[str]) -> dict[str, Principal | RelayError]:
         """What each of these sessions may now; one query. For sockets that stay open."""
-        await self._store_seen()
+        await self._seen.write()
         asked = list(dict.fromkeys(session_ids))
         rows = await self._db.read(lambda tx: store.sessions_by_id(tx, asked)) if asked else []
         found: dict[str, Principal | RelayError] = {session_id: SessionUnknown() for session_id in asked}
@@ -203,28 +189,16 @@ class Sessions:
                 found[session.session_id] = exc
         return found
 
-    def _note_seen(self, session: Session) -> None:
-        now = self._clock.now()
-        if session.last_seen_at is None or abs(now - session.last_seen_at) >= SEEN_S:
-            self._seen[session.session_id] = (session.device_id, now)
-
-    async def _store_seen(self) -> None:
-        """All that were seen since the last time, in one work. It is for people, and a full disk stops nobody."""
-        seen, self._seen = self._seen, {}
-        if seen:
-            with suppress(RelayError):
-                await self._db.write(lambda tx: store.seen(tx, seen))
-
     # the owner's view
 
     async def list(self) -> Sequence[Session]:
         """Live sessions, the most recently seen first."""
-        await self._store_seen()
+        await self._seen.write()
         return await self._db.read(lambda tx: store.live_sessions(tx, self._clock.now()))
 
     async def devices(self) -> Sequence[tuple[Device, Sequence[Session]]]:
         """Every device with its live sessions, then those that are over and that it may begin again."""
-        await self._store_seen()
+        await self._seen.write()
 
         def work(tx: Tx) -> tuple[list[Device], list[Session]]:
             now = self._clock.now()
@@ -275,12 +249,7 @@ class Sessions:
         return await self._alter(prefix, set_, name=change.name, actor=actor)
 
     async def _alter(
-        self,
-        prefix: str,
-        decide: Callable[[Session, float], Outcome],
-        *,
-        name: str | None,
-        actor: str,
+        self, prefix: str, decide: Callable[[Session, float], Outcome], *, name: str | None, actor: str
     ) -> Session:
         def work(tx: Tx) -> Session:
             now = self._clock.now()

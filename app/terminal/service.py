@@ -48,7 +48,7 @@ class Terminals:
 
     def __init__(self, host: Host | None, db: Database, clock: Clock) -> None:
         self._host, self._db, self._clock = host, db, clock
-        self._tmux = Tmux(host) if host is not None else None
+        self._tmux = Tmux(host, clock) if host is not None else None
         self._shells = Shells(clock, self._ended)
         self.attached = Attached(self._close)
         self._changing = asyncio.Lock()  # sessions begin, end and change their names one after the other

@@ -101,10 +101,21 @@ class Terminal(Channel):
         self._paused = False
         self._begun = False
         self._lost = False
+        self._full = False
+        self._typed = bytearray()  # what the channel has not got: it keeps an entry for each write, however small
 
     def session_started(self) -> None:
         assert self._channel is not None
         self._channel.pause_reading()  # until whoever asked for it has it
+        self._channel.set_write_buffer_limits(0)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        typed, self._typed = bytes(self._typed), bytearray()
+        self.write(typed)
 
     def begin(self) -> None:
         """From the next round of the loop on, the hearer is told."""
@@ -119,10 +130,12 @@ class Terminal(Channel):
 
     @property
     def unwritten(self) -> int:
-        return self._channel.get_write_buffer_size() if self._channel else 0
+        return self._channel.get_write_buffer_size() + len(self._typed) if self._channel else 0
 
     def write(self, data: bytes) -> None:
-        if self._channel and not self._channel.is_closing():
+        if self._full:
+            self._typed += data
+        elif data and self._channel and not self._channel.is_closing():
             self._channel.write(data)
 
     def resize(self, cols: int, rows: int) -> None:

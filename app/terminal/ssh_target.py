@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +65,11 @@ def _pinned(text: str, where: str) -> tuple[str, asyncssh.SSHKey | None]:
 
 def _private_key(path: Path) -> asyncssh.SSHKey:
     try:
-        return asyncssh.read_private_key(path)
+        key, mode = asyncssh.read_private_key(path), path.stat().st_mode
     except OSError as exc:
         raise Misconfigured(f"TALARIA_SSH_KEY: {path} cannot be read: {exc.strerror}") from exc
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
         raise Misconfigured(f"TALARIA_SSH_KEY: {path} is not a private key without a passphrase") from None
+    if mode & stat.S_IRWXO:
+        raise Misconfigured(f"TALARIA_SSH_KEY: every user of this host can get at {path}: run `chmod 600 {path}`")
+    return key

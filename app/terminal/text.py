@@ -36,6 +36,8 @@ _QUESTIONS = re.compile(
     rf"|(?:(?<=\x9f)|(?<=\x1b)_)G{_LONG}{_END}"  # pictures
     r"|(?<=\x1b)Z)"  # identify
 )
+# A bell that ends a text belongs to it; any other rings, also in the middle of a sequence.
+_BELLS = re.compile(rf"((?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_TEXT}\x07)|\x07")
 _SEQUENCES = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
     r"(?:(?<=\x1b)(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]))?"
@@ -82,11 +84,13 @@ def _whole(text: str) -> int:
 
 
 def without_questions(text: str) -> str:
-    """`text` has no unfinished sequence. Nor has it what is to happen once only: a clipboard that is set, a notice.
+    """`text` has no unfinished sequence. Nor has it what is to happen once only: a bell, a clipboard that is set, a
+    notice.
 
     What is taken out leaves an ST, which does nothing, lest what stood around it become a question.
     """
-    return _QUESTIONS.sub(lambda _: _ST, text)
+    silent = _BELLS.sub(lambda match: match[1] or "", text)
+    return _QUESTIONS.sub(lambda _: _ST, silent)
 
 
 def is_answer(data: bytes) -> bool:

@@ -6,8 +6,10 @@ and the window has the size of the client that was used last, also when that is 
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
+from app.clock import Clock
 from app.terminal.bare import write
 from app.terminal.errors import TerminalExists, TerminalUnavailable, TerminalUnknown
 from app.terminal.history import Page, bounds
@@ -15,6 +17,9 @@ from app.terminal.host import Host, Pty
 from app.terminal.stream import Stream
 from app.terminal.view import Ended, View
 
+ANSWER_S = 10.0
+PAUSE_S = 2.0  # after a command that got no answer, until the next one asks again
+MAX_COMMANDS = 4  # at a time: on the local host each has a thread of a pool that looking up a name needs too
 PREFIX = "hermes-"  # of a session's name in tmux; others are none of ours
 _TMUX = ("tmux", "-u")  # whatever the locale says, a character is UTF-8
 
@@ -49,19 +54,39 @@ class Row:
 class Tmux:
     """`name` is always one that service.py has checked: letters, digits, - and _, so that no target says more."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, clock: Clock) -> None:
+        self._host, self._clock = host, clock
         self._there = False
+        self._turns = asyncio.Semaphore(MAX_COMMANDS)
+        self._failure: TerminalUnavailable | None = None
+        self._failed_at = 0.0  # monotonic
+
+    async def _run(self, argv: list[str]) -> tuple[int, bytes]:
+        """Who waits behind a command that gets no answer shares its failure: each would wait as long again.
+
+        Raises TerminalUnavailable.
+        """
+        async with self._turns:
+            if self._failure is not None and self._clock.monotonic() - self._failed_at < PAUSE_S:
+                raise type(self._failure)(self._failure.message)
+            begun = self._clock.monotonic()
+            try:
+                return await self._host.run(argv, timeout_s=ANSWER_S)
+            except TerminalUnavailable as exc:
+                now = self._clock.monotonic()
+                if now - begun > ANSWER_S / 2:  # one that comes at once may be over, and costs nobody time
+                    self._failure, self._failed_at = exc, now
+                raise
 
     async def available(self) -> bool:
         """Asked again while it is not there: it may be installed. Raises TerminalUnavailable."""
         if not self._there:
-            status, _ = await self._host.run(["tmux", "-V"])
+            status, _ = await self._run(["tmux", "-V"])
             self._there = status == 0
         return self._there
 
     async def sessions(self) -> list[Row]:
-        status, output = await self._host.run([*_TMUX, "list-sessions", "-F", _ROW])
+        status, output = await self._run([*_TMUX, "list-sessions", "-F", _ROW])
         rows = [line.split(" ", 4) for line in output.decode("utf-8", "replace").splitlines()] if status == 0 else []
         return [
             Row(row[4].removeprefix(PREFIX), int(row[0]), int(row[1]), int(row[2]), int(row[3]))
@@ -85,9 +110,9 @@ class Tmux:
         for option, value in options:
             argv += [";", "set-option", "-t", target, option, value]
         argv += [";", "set-option", "-w", "-t", target, "window-size", "latest"]
-        status, output = await self._host.run(argv)
+        status, output = await self._run(argv)
         if status != 0 and _GOES in output:
-            status, output = await self._host.run(argv)
+            status, output = await self._run(argv)
         pid = output.split(b"\n", 1)[0]
         if not pid.isdigit():
             reason = output.decode("utf-8", "replace").strip()[:200]
@@ -98,13 +123,13 @@ class Tmux:
         return await self._host.open([*_TMUX, "attach-session", "-E", "-t", f"={PREFIX}{name}"], *size, stream)
 
     async def rename(self, name: str, new: str) -> None:
-        status, output = await self._host.run([*_TMUX, "rename-session", "-t", _pane(name), PREFIX + new])
+        status, output = await self._run([*_TMUX, "rename-session", "-t", _pane(name), PREFIX + new])
         if status != 0:
             raise TerminalExists() if b"duplicate" in output else TerminalUnknown()
 
     async def kill(self, name: str) -> bool:
         """False: there is no such session."""
-        status, _ = await self._host.run([*_TMUX, "kill-session", "-t", f"={PREFIX}{name}"])
+        status, _ = await self._run([*_TMUX, "kill-session", "-t", f"={PREFIX}{name}"])
         return status == 0
 
     async def page(self, name: str, before: int | None, count: int) -> Page:
@@ -118,14 +143,14 @@ class Tmux:
         if first == end:
             return Page(first, [], 0, total)
         where = ["-S", str(first - history), "-E", str(end - 1 - history)]
-        status, output = await self._host.run([*_TMUX, "capture-pane", "-p", "-e", "-t", _pane(name), *where])
+        status, output = await self._run([*_TMUX, "capture-pane", "-p", "-e", "-t", _pane(name), *where])
         if status != 0:
             raise TerminalUnknown()
         return Page(first, output.decode("utf-8", "replace").removesuffix("\n").split("\n"), 0, total)
 
     async def _place(self, name: str) -> tuple[int, int, int] | None:
         """(lines above the screen, the cursor's row, pid)"""
-        status, output = await self._host.run([*_TMUX, "display-message", "-p", "-t", _pane(name), _PLACE])
+        status, output = await self._run([*_TMUX, "display-message", "-p", "-t", _pane(name), _PLACE])
         parts = output.split()  # for a session that is not there: nothing, and status 0
         if status != 0 or len(parts) != 3 or not all(part.isdigit() for part in parts):
             return None

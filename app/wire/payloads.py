@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 MAX_TTL_S = 10 * 365 * 86400
 MAX_DEPTH = 32  # of what is passed on as it came
@@ -24,13 +25,20 @@ def _absent(value: object) -> object:
 DeviceId = Annotated[
     str, StringConstraints(min_length=1, max_length=128, pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 ]
-Label = Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)]
+MAX_LABEL = 120  # characters; a device cannot do anything about a refusal of what it is called
+Label = Annotated[str, AfterValidator(lambda value: value.strip()[:MAX_LABEL].rstrip())]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
 def _blank(value: object) -> object:
     return None if value == "" else value
+
+
+def _not_blank(value: object) -> object:
+    if isinstance(value, str) and not value.strip():
+        raise PydanticCustomError("blank", "it is empty")  # older clients show this to their owner
+    return value
 
 
 def check_depth(value: object, levels: int = MAX_DEPTH) -> object:
@@ -74,7 +82,7 @@ class Auth(Payload):
     device_platform: Label | None = None
     client_surface: Label | None = None
     device_form_factor: Label | None = None
-    supports: Supports = Supports()
+    supports: Annotated[Supports, BeforeValidator(lambda value: {} if value is None else value)] = Supports()
     instance: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     resume: Resume | None = None
 
@@ -142,10 +150,9 @@ class MediaPart(Payload):
 
 class ChatSend(Payload):
     session_id: Id | None = None
-    message: (
-        Annotated[str, StringConstraints(pattern=r"\S")]
-        | Annotated[list[TextPart | ImagePart | MediaPart], Field(min_length=1)]
-    )
+    message: Annotated[
+        str | Annotated[list[TextPart | ImagePart | MediaPart], Field(min_length=1)], BeforeValidator(_not_blank)
+    ]
     model: str | None = None
     profile: str | None = None
     client_msg_id: Key | None = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import httpx
@@ -9,11 +10,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from app.api.edge import allowed_hosts, allowed_origins, names_us
+from app.cli.client import RelayClient, own_url
 from tests.api.conftest import PROXY, client_of
 from tests.phone import credentials
 from tests.relay import RunningRelay, running, settings_for
 
 PUBLIC = "https://home.tailnet.ts.net"
+HEALTH_CHECK = Path(__file__).parents[2] / "deploy" / "healthcheck.py"
 
 
 async def raw(relay: RunningRelay, *headers: str, target: str = "/health") -> tuple[int, bytes]:
@@ -44,6 +47,23 @@ def test_which_hosts(tmp_path: Path) -> None:
         "user@localhost", "localhost/", "localhost, evil.example", "localhost\t", "http://localhost",
     ):  # fmt: skip
         assert not names_us(host, allowed), host
+
+
+def test_where_it_listens_is_a_name_of_its(tmp_path: Path) -> None:
+    for host, named in (("192.168.1.5", "192.168.1.5:8767"), ("fd00::5", "[fd00::5]:8767"), ("NAS", "nas:8767")):
+        assert names_us(named, allowed_hosts(settings_for(tmp_path, HOST=host).server))
+    for host in ("0.0.0.0", "::"):
+        assert not names_us(host, allowed_hosts(settings_for(tmp_path, HOST=host).server))
+
+
+async def test_the_operator_and_the_health_check_reach_a_relay_on_one_address(tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path, HOST="127.0.0.2")) as relay:
+        server = relay.relay.settings.server
+        with RelayClient(server.data_dir, own_url(server)) as client:
+            assert await asyncio.to_thread(client.get, "/devices") == {"devices": []}
+        environ = {"TALARIA_HOST": server.host, "TALARIA_PORT": str(server.port)}
+        check = await asyncio.create_subprocess_exec(sys.executable, HEALTH_CHECK, env=environ)
+        assert await check.wait() == 0
 
 
 def test_which_origins(tmp_path: Path) -> None:
@@ -78,6 +98,13 @@ async def test_an_upgrade_to_another_host_is_misdirected(relay: RunningRelay) ->
     )  # fmt: skip
     assert status == 421
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "host_unknown"
+
+
+@pytest.mark.parametrize("path", ["/ws", "/ws?x=1", "/agent/link"])
+async def test_an_upgrade_that_a_proxy_drops_is_named(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (426, "upgrade_required")
+    assert answer.headers["upgrade"] == "websocket"
 
 
 @pytest.mark.parametrize("path", ["/ws", "/"])

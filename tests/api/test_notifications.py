@@ -38,6 +38,7 @@ async def test_the_recorded_exchange(relay: RunningRelay, operator: httpx.AsyncC
     [
         ("0", "limit must be >= 1"), ("-3", "limit must be >= 1"), ("abc", "limit must be an integer"),
         ("1.5", "limit must be an integer"), ("", "limit must be an integer"), ("9" * 5000, "limit must be an integer"),
+        ("\u0663", "limit must be an integer"), ("1_0", "limit must be an integer"), (" 5", "limit must be an integer"),
     ],
 )  # fmt: skip
 async def test_limits_that_are_none(operator: httpx.AsyncClient, limit: str, error: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.types import Scope
 
@@ -12,12 +13,14 @@ from app.api import passed as route
 from app.api.deps import device_with_chat
 from app.bootstrap import Relay
 from app.hermes.passing import pool
-from app.hermes.passing.connection import Connection
+from app.hermes.passing.connection import MAX_HEAD, Connection
 from app.hermes.routes import Route
 from app.sessions.service import Principal
 from tests.api.passing import Passed, before_played
 from tests.api.test_passed import OK, WAIT_S, revoke, scripted
 from tests.hermes_client.canned import answer
+from tests.relay import RunningRelay
+from tests.server.wire import connected
 
 
 async def opened(passed: Passed, request: str, *lines: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -106,6 +109,38 @@ async def test_who_hangs_up_is_counted_as_no_failure(tmp_path: Path, caplog: pyt
         await asyncio.wait_for(left.wait(), WAIT_S)
     assert ("hermes", "500") not in passed.relay.relay.metrics.requests
     assert "request failed" not in caplog.messages
+
+
+async def test_trailers_of_a_request_are_no_headers(tmp_path: Path) -> None:
+    """A proxy in front takes away what a caller may not say of itself, but lets trailers pass."""
+    async with scripted(tmp_path, OK) as (passed, hermes):
+        reader, writer = await opened(passed, "POST /v1/runs", "Transfer-Encoding: chunked")
+        writer.write(b"2\r\n{}\r\n0\r\nX-Late: 1\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), WAIT_S)).startswith(b"HTTP/1.1 200 ")
+        assert hermes.requests[0].endswith(b"\r\n\r\n{}")
+        assert b"x-late" not in hermes.requests[0]
+        writer.close()
+
+
+async def test_a_credential_in_the_trailers_is_none(relay: RunningRelay) -> None:
+    phone = await relay.connect()
+    late = f"0\r\nAuthorization: Bearer {phone.token}\r\n\r\n"
+    async with connected(relay.url) as wire:
+        await wire.send(
+            f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{late}".encode()
+        )
+        assert (await asyncio.wait_for(wire.reader.readline(), WAIT_S)).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_trailers_without_end_break_an_answer_off(tmp_path: Path) -> None:
+    async def hermes(_: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Late: ")
+        writer.write(b"y" * (8 * MAX_HEAD))  # what comes in one read with a body is not counted
+        await reader.read()  # until the relay hangs up
+
+    async with before_played(hermes, tmp_path) as passed:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await asyncio.wait_for(passed.http.get("/v1/models"), WAIT_S)
 
 
 async def test_trailers_are_no_headers(tmp_path: Path) -> None:

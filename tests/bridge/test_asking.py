@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from app.bridge.commands import BY_NAME
 from app.delivery.calls import MAX_OF_DEVICE
 from app.delivery.errors import DeviceOffline
 from app.errors import Overloaded
 from app.sessions.changes import Change
+from app.wire.link import MAX_MESSAGE
 from tests.bridge.conftest import Simulate
 from tests.bridge.phone_simulator import PhoneSimulator
 from tests.relay import RunningRelay
@@ -172,6 +175,14 @@ async def test_an_answer_that_no_frame_can_hold_fails_its_own_command(
     phone.replies["/screen"] = lambda body: (200, nested)
     assert code(await http.get("/screen")) == (502, "response_too_large")
     assert (await http.get("/ping")).status_code == 200
+
+
+async def test_an_answer_over_the_limit_of_the_socket_is_too_large(http: httpx.AsyncClient, simulate: Simulate) -> None:
+    phone = await simulate()
+    asking, command = await asked(http, phone)
+    with suppress(ConnectionClosed):  # it may be cut off while it sends
+        await phone.respond(command["request_id"], 200, {"nodes": "x" * (MAX_MESSAGE + 1)})
+    assert code(await asking) == (502, "response_too_large")
 
 
 async def test_an_answer_that_is_no_json_fails_its_own_command(http: httpx.AsyncClient, simulate: Simulate) -> None:

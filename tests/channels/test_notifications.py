@@ -243,6 +243,14 @@ async def test_what_may_not_be_kept_never_is_and_goes_at_the_next_start(
         assert [one.key for one in reversed(await relay.relay.notifications.recent())] == kept
 
 
+async def test_neither_case_nor_space_leads_past_the_list(tmp_path: Path) -> None:
+    async with running(settings_for(tmp_path, NOTIFICATIONS_BLOCK="com.example.bank,org.*")) as relay:
+        phone = await relay.connect()
+        names = ["com.example.BANK", " com.example.bank\n", "\torg.example", "com.example.mail"]
+        await post(phone, *(note(key=name, package_name=name) for name in names))
+        assert [one["key"] for one in await listed(phone)] == ["com.example.mail"]
+
+
 # trouble
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from app.cli import devices
 from app.cli.client import CommandFailed, RelayClient
-from app.cli.pair import promise, wait_for_phone
+from app.cli.pair import promise, show_offer, wait_for_phone
 from app.clock import ManualClock
 from tests.relay import running, settings_for
 
@@ -150,3 +152,22 @@ def test_the_sentence() -> None:
     assert promise(offer).startswith(
         "“Ann” gets chat for good, and terminal and tui for 1 hour, and bridge for 7 days;"
     )
+
+
+@pytest.mark.parametrize(("encoding", "drawn"), [("utf-8", True), ("latin-1", False), ("ascii", False)])
+def test_a_terminal_without_the_characters_of_a_qr_code_gets_link_and_code(
+    encoding: str, drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding, errors="replace"))
+    show_offer(
+        {
+            "web_url": "https://home.example/pair#code=AZUB7O89", "code": "AZUB7O89", "expires_at": 1_800_000_000,
+            "fingerprint": "f", "name": None, "ttl_seconds": None, "grants": {"chat": None}, "public": True,
+        }
+    )  # fmt: skip
+    text = shown.getvalue().decode(encoding)
+    assert "Link  https://home.example/pair#code=AZUB7O89\nCode  AZUB7O89" in text
+    assert ("█▀" in text) is drawn
+    assert ("no characters for a QR code" in capsys.readouterr().err) is not drawn
+    assert "??" not in text

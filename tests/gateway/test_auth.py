@@ -70,6 +70,16 @@ async def test_a_bad_credential_is_told_so_and_closed(relay: RunningRelay, crede
     assert await phone.closed() == (4401, code)
 
 
+async def test_a_long_name_is_cut_and_null_is_absent(relay: RunningRelay) -> None:
+    code = (await relay.relay.pairing.mint()).code
+    phone = await relay.open()
+    said = {"pairing_code": code, "device_name": " " + "n" * 119 + " more", "device_model": None, "supports": None}
+    answer = await phone.ask("system", "auth", said)
+    assert answer.type == "auth.ok"
+    (session,) = await relay.relay.sessions.list()
+    assert session.device_name == "n" * 119
+
+
 async def test_an_empty_credential_is_none(relay: RunningRelay) -> None:
     phone = await relay.connect(device_id="dev-1")
     for blank in ({"pairing_code": ""}, {"refresh_token": ""}):

@@ -256,6 +256,7 @@ async def test_a_refused_message_ends_in_the_chat_for_older_clients(relay: Runni
         answer = await older.ask("chat", "chat.send", payload)
         assert (answer.channel, answer.type) == ("chat", "chat.error")
         assert set(answer.payload) == {"message", "code"}
+    assert (await older.ask("chat", "chat.send", {"message": " "})).payload["message"] == "message: it is empty"
     assert (await older.ask("chat", "chat.bogus", {})).type == "error"  # that ends nothing
     (link,) = relay.relay.hub.of_device(older.auth["device_id"])
     link.regrant({})

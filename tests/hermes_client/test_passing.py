@@ -56,6 +56,7 @@ def test_a_query_that_is_none_is_refused() -> None:
 def test_the_streamed_chat_of_a_session_is_recognised() -> None:
     assert paths.chat_stream(b"/api/sessions/a%20b/chat/stream") == (None, "a b")
     assert paths.chat_stream(b"/p/work/api/sessions/x/chat/stream") == ("work", "x")
+    assert paths.chat_stream(b"/api/s%65ssions/x/ch%61t/stream") == (None, "x")
     assert paths.chat_stream(b"/api/sessions/x/chat") is None
     assert paths.session_of(b"/p/work/api/sessions/x/fork") == "x"
     assert paths.session_of(b"/api/sessions") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,19 @@ async def test_the_head_of_a_request_is_bounded(relay: RunningRelay) -> None:
         assert error_of(await wire.rest()) == (431, "head_too_large")
 
 
+@pytest.mark.parametrize("begins", [b"X-Long: ", b"1;long="], ids=["trailers", "extension"])
+async def test_what_is_of_no_body_is_bounded_after_the_head_too(relay: RunningRelay, begins: bytes) -> None:
+    """The parser keeps a header until it ends, and the answer to a stranger has long been given."""
+    async with connected(relay.url) as wire:
+        last = b"" if b";" in begins else b"0\r\n"
+        await wire.send(b"POST /messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n" + last)
+        await wire.send(begins)
+        with suppress(ConnectionError):
+            await wire.send(b"y" * (8 * MAX_HEAD))  # what comes in one read with the head is not counted
+            await wire.rest()
+        assert wire.reader.at_eof() or wire.reader.exception() is not None
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -147,6 +161,8 @@ async def test_the_head_of_a_request_is_bounded(relay: RunningRelay) -> None:
         b"GET /health HTTP/1.1\r\nX-Folded: a\r\n Authorization: b",
         b"GET /health HTTP/1.1\r\nX-Bare: a\rAuthorization: b",
         b"GET /health HTTP/1.1\r\nX-Nul: a\x00b",
+        b"POST /v1/runs HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5",
+        b"POST /v1/runs HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked",
     ],
 )
 async def test_what_is_no_http_is_refused_by_a_code(relay: RunningRelay, lines: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 import pytest
 
-from app.errors import RateLimited
+from app.errors import RateLimited, StorageFull
 from app.sessions import opaque, store
 from app.sessions.address import Address
 from app.sessions.changes import Change
@@ -224,6 +224,26 @@ async def test_answers_that_are_lost_again_and_again_fill_nothing(rooms: Rooms) 
     made = [await rooms.renewals.renew(first, THEM) for _ in range(20)]
     assert await rooms.count("refresh_tokens") == 9
     await rooms.renewals.renew(made[-1].refresh_token, THEM)
+
+
+async def test_a_full_disk_keeps_out_nobody_who_has_a_good_token(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, refresh = await begin(rooms)
+    rooms.clock.advance(MONTH)
+    made = await rooms.renewals.renew(refresh, THEM)
+    with pytest.raises(TokenRejected):
+        await rooms.sessions.verify_from("nonsense", THEM)
+
+    async def full(work: Any) -> None:
+        raise StorageFull()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rooms.db, "write", full)
+        principal = await rooms.sessions.verify_from(made.token, THEM)
+        await rooms.renewals.heard(principal, made.refresh_token)
+    rooms.clock.advance(10)
+    await rooms.sessions.verify_from(made.token, THEM)
+    with pytest.raises(RefreshReused):  # it was written down as soon as there was space
+        await rooms.renewals.renew(refresh, THEM)
 
 
 # keys

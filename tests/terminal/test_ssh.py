@@ -8,6 +8,7 @@ import os
 import pwd
 import random
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -265,6 +266,28 @@ async def test_a_paste_of_a_megabyte_arrives_whole(host: Ssh) -> None:
     assert terminal.unwritten == 0
 
 
+async def test_many_small_writes_that_nobody_reads_take_little(host: Ssh) -> None:
+    heard = Heard()
+    terminal = await host.open(
+        ["sh", "-c", "stty raw -echo; echo ready; read -r line; exec head -c 20000"], 80, 24, heard
+    )
+    await heard.until(b"ready")
+    terminal.pause()
+    while not terminal.unwritten:
+        terminal.write(bytes(256 * 1024))
+    waiting = terminal.unwritten
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):
+            terminal.write(b"x")
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
+    assert terminal.unwritten == waiting + 20_000
+    terminal.close()
+    await heard.ends()
+
+
 # Connections
 
 
@@ -390,11 +413,19 @@ async def test_no_key_but_the_one_that_is_set_is_tried(
         agent.listen()
         agent.setblocking(False)
         monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-        asyncssh.generate_private_key("ssh-ed25519").write_private_key(tmp_path / "other")
+        private_key(tmp_path / "other")
         host = host_of(sshd.with_settings(ssh_key=tmp_path / "other"))
         assert "authorized_keys" in (await refusal(host.run(["true"]))).message
         with pytest.raises(BlockingIOError):
             agent.accept()
+
+
+def private_key(path: Path) -> asyncssh.SSHKey:
+    """A new one, in a file that only its owner reads."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    key.write_private_key(path)
+    path.chmod(0o600)
+    return key
 
 
 @pytest.mark.parametrize(
@@ -411,8 +442,7 @@ async def test_no_key_but_the_one_that_is_set_is_tried(
     ],
 )
 def test_what_is_missing_or_wrong_is_named(tmp_path: Path, changes: dict[str, object], says: str) -> None:
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    key.write_private_key(tmp_path / "key")
+    key = private_key(tmp_path / "key")
     settings = SshSettings(
         ssh_host="example.org", ssh_port=2222, ssh_user="me", ssh_key=tmp_path / "key",
         ssh_host_key=key.export_public_key().decode(),
@@ -421,6 +451,18 @@ def test_what_is_missing_or_wrong_is_named(tmp_path: Path, changes: dict[str, ob
     with pytest.raises(Misconfigured) as caught:
         Target.of(settings.model_copy(update=changes))
     assert says in caught.value.message
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
+def test_a_key_that_anybody_can_get_at_is_refused(tmp_path: Path, mode: int) -> None:
+    key = private_key(tmp_path / "key")
+    settings = SshSettings(
+        ssh_host="example.org", ssh_user="me", ssh_key=tmp_path / "key", ssh_host_key=key.get_fingerprint()
+    )
+    Target.of(settings)
+    (tmp_path / "key").chmod(mode)
+    with pytest.raises(Misconfigured, match=f"chmod 600 {tmp_path}/key"):
+        Target.of(settings)
 
 
 def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:

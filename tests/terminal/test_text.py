@@ -108,11 +108,26 @@ def test_what_is_typed_is_no_answer(typed: str) -> None:
     ("text", "shown"),
     [
         ("\x1b[\x1b[6n6n", f"\x1b[{ST}6n"),
-        ("\x1b]11;\x1b[6n?\x07", f"\x1b]11;{ST}?\x07"),
+        ("\x1b]11;\x1b[6n?\x07", f"\x1b]11;{ST}?"),
         ("\x1b]11;?\x1b[0m", f"{ST}\x1b[0m"),
     ],
 )
 def test_what_stands_around_a_question_does_not_become_one(text: str, shown: str) -> None:
+    assert without_questions(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x07\x07b", "ab"),
+        ("\x1b]0;title\x07a\x07b", "\x1b]0;title\x07ab"),
+        ("\x1b]0;title\x1b\\a\x07b", "\x1b]0;title\x1b\\ab"),
+        ("\x1b[1\x07;31m", "\x1b[1;31m"),
+        ("\x1b[\x076n", ST),
+        ("\x1b]11;?\x07", ST),
+    ],
+)
+def test_bells_do_not_ring_again(text: str, shown: str) -> None:
     assert without_questions(text) == shown
 
 

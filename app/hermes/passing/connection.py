@@ -16,7 +16,7 @@ from app.hermes.errors import StreamBroken, UpstreamInvalid, UpstreamTimeout, Up
 from app.hermes.passing.headers import Headers
 
 HIGH_WATER = 256 * 1024  # bytes of an answer that wait for their reader before Hermes has to
-MAX_HEAD = 64 * 1024  # bytes before an answer's status and headers are whole: the parser itself has no limit
+MAX_HEAD = 64 * 1024  # bytes of an answer without any of its body, as headers and trailers are: the parser takes any
 WRITE_S = 60.0  # for Hermes to take more of a request
 LAST_STATUS = 599
 NO_BODY = (204, 304)
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._head: Head | None = None
         self._headers: Headers = []
-        self._head_bytes = 0
+        self._bodiless_bytes = 0  # since the last that was of the body
         self._parts: list[bytes] = []
         self._size = 0
         self._complete = self._to_the_end = self._keeps_alive = False
@@ -186,13 +186,13 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._heard_at = self._loop.time()
-        self._head_bytes += len(data) if self._head is None else 0
+        self._bodiless_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             self.fail(UpstreamInvalid(detail=type(exc).__name__))
             return
-        if self._head is None and self._head_bytes > MAX_HEAD:
+        if self._bodiless_bytes > MAX_HEAD and not self._complete:
             self.fail(UpstreamInvalid("Hermes' answer has headers without end"))
             return
         if self._size > HIGH_WATER and not self._read_paused:
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         self._surplus = self._surplus or self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head is None:  # what comes after is trailers: they are no headers, and nobody counts them
+        if self._head is None:  # what comes after is trailers: they are no headers
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -248,6 +248,7 @@ class Connection(asyncio.Protocol):
         self._head = Head(status, self._headers)
 
     def on_body(self, part: bytes) -> None:
+        self._bodiless_bytes = 0
         if not self._complete:
             self._parts.append(part)
             self._size += len(part)

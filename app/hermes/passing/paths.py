@@ -41,12 +41,14 @@ def check(path: bytes, query: bytes) -> None:
 
 
 def chat_stream(path: bytes) -> tuple[str | None, str] | None:
-    """Profile and session of the streamed chat of a session; None for any other path."""
-    match = _CHAT_STREAM.fullmatch(path.decode())
-    return None if match is None else (match[1] and unquote(match[1]), unquote(match[2]))
+    """Profile and session of the streamed chat of a session; None for any other path. Of what `check` let pass: a
+    quoted letter is that letter to Hermes, and no quoted slash is left.
+    """
+    match = _CHAT_STREAM.fullmatch(unquote(path.decode()))
+    return None if match is None else (match[1], match[2])
 
 
 def session_of(path: bytes) -> str | None:
-    """The session that a path is about."""
-    match = _IN_SESSION.fullmatch(path.decode())
-    return None if match is None else unquote(match[1])
+    """The session that a path is about; as `chat_stream`."""
+    match = _IN_SESSION.fullmatch(unquote(path.decode()))
+    return None if match is None else match[1]

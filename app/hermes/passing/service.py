@@ -167,12 +167,12 @@ def _request(route: Route, asked: Asked, first: bytes, *, has_body: bool, more: 
 
 
 def _framing(asked: Asked, first: bytes, *, has_body: bool, more: bool) -> tuple[Headers, bytes]:
+    if not has_body and asked.length is None:
+        return [], b""
+    if not more:  # what was read, whatever was said: less than that, and the next request would be taken for the rest
+        return [(b"content-length", b"%d" % len(first))], first
     if asked.length is not None:
         return [(b"content-length", b"%d" % asked.length)], first
-    if not has_body:
-        return [], b""
-    if not more:
-        return [(b"content-length", b"%d" % len(first))], first
     return [(b"transfer-encoding", b"chunked")], _chunk(first, more=True)
 
 

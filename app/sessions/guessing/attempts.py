@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from app.clock import Clock
 from app.db import Database, Tx
-from app.errors import RateLimited
+from app.errors import RateLimited, StorageFull
 from app.sessions.address import Address
 from app.sessions.guessing import store
 
@@ -97,7 +98,8 @@ class Attempts:
     async def succeeded(self, kind: Kind, address: Address) -> None:
         """Forget this address's failures. Where others may share it, their failures stay."""
         if self._counted and not address.may_be_many and (kind, address.key) in self._counted:
-            await self._db.write(lambda tx: self.forget(tx, kind, address))
+            with suppress(StorageFull):  # a good token is good all the same
+                await self._db.write(lambda tx: self.forget(tx, kind, address))
 
     # inside a work
 
