@@ -97,6 +97,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_has_come()
         if self.parser.should_upgrade() and any(name in _OF_A_BODY and value != b"0" for name, value in self.headers):
             raise ValueError("the parser would take the body for another request")
+        if any(name == b"transfer-encoding" and value.strip().lower() != b"chunked" for name, value in self.headers):
+            raise ValueError("the body would be passed on in a coding that nobody undoes")
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -158,6 +158,7 @@ async def test_what_is_of_no_body_is_bounded_after_the_head_too(relay: RunningRe
         b"POST /v1/runs HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
         b"POST /v1/runs HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6",
         b"POST /v1/runs HTTP/1.1\r\nContent-Length: -1",
+        b"POST /v1/runs HTTP/1.1\r\nTransfer-Encoding: gzip, chunked",
         b"GET /health HTTP/1.1\r\nX-Folded: a\r\n Authorization: b",
         b"GET /health HTTP/1.1\r\nX-Bare: a\rAuthorization: b",
         b"GET /health HTTP/1.1\r\nX-Nul: a\x00b",
