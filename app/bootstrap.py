@@ -25,6 +25,7 @@ from app.channels.proactive import Proactive
 from app.channels.service import PhoneNotifications
 from app.channels.system import System
 from app.channels.terminal import Terminal
+from app.channels.tui import Tui
 from app.clock import Clock
 from app.data_dir import held
 from app.db import Database, open_database
@@ -241,7 +242,7 @@ async def open_relay(
             System(clock, push, tasks, renewals), Chat(turns, tasks), Asks(approvals, tasks),
             Conversations(hermes, outward, news, tasks, turns.busy), Proactive(messages, replies, clock),
             GatewayMessages(threads), Terminal(terminals, outward, tasks), BridgeChannel(bridge),
-            Notifications(notifications),
+            Notifications(notifications), Tui(),
         ]  # fmt: skip
         gateway = Gateway(
             db=db, clock=clock, tasks=tasks, hub=hub, acks=acks, sessions=sessions,
