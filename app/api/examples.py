@@ -47,8 +47,8 @@ DOCTOR: Example = {
 INFO: Example = {
     "version": "0.1.0", "plugin_version": "0.1.0", "platform": "talaria", "protocol_version": 1,
     "capabilities": ["bridge", "media", "notifications", "proactive", "profiles", "terminal"],
-    "profiles": [{"name": "default", "is_default": True}], "uptime_seconds": 92, "session_count": 1,
-    "paired_device_count": 1, "pending_commands": 0, "media_entry_count": 0, "health": "ok",
+    "profiles": [{"name": "default", "is_default": True, "relay_state": "ready"}], "uptime_seconds": 92,
+    "session_count": 1, "paired_device_count": 1, "pending_commands": 0, "media_entry_count": 0, "health": "ok",
     "gateway_heartbeat": {"status": "up", "supported": True}, "gateway_prior_exit": {"prior_exit": "unknown"},
 }  # fmt: skip
 RUNTIME_SECURITY: Example = {
@@ -68,7 +68,7 @@ MINTED: Example = {
     "ttl_seconds": OrNull(2592000), "grants": _LASTING, "needs_approval?": True, "confirms?": True,
     "qr_payload?": '{"hermes":1,"host":"192.168.1.20","port":8767,"key":"…","tls":false,"relay":{…},"sig":"…"}',
     "pairing_url?": "hermes-relay://pair?payload=eyJoZXJtZXMiOjF9", "host?": "192.168.1.20", "port?": 8767,
-    "tls?": False, "relay_url?": "ws://192.168.1.20:8767",
+    "tls?": False, "relay_url?": "ws://192.168.1.20:8767", "endpoints?": [], "dashboard_url?": "http://192.168.1.20:9119",
 }  # fmt: skip
 REGISTER: Example = {"code": "ABC234", "name?": "Ada's phone", "ttl_seconds?": 2592000, "endpoints?": []}
 REGISTERED: Example = {"ok": True, "code": "ABC234", "endpoints?": []}

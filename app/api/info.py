@@ -28,9 +28,11 @@ router = APIRouter(tags=["hermes-relay"], route_class=InfoRoute)
 async def info(relay: OpenRelay, _: DeviceOrHostTool) -> dict[str, Any]:
     """`session_count` and `paired_device_count`: live sessions, and devices that have one."""
     sessions, channels = await relay.sessions.list(), relay.gateway.dispatch.channels
+    # The app reads nothing of the answer where a profile has no state.
+    profiles = [profile | {"relay_state": "ready"} for profile in relay.hermes.profiles()]
     return {
         "version": __version__, "plugin_version": __version__, "platform": "talaria", "protocol_version": 1,
-        "capabilities": sorted(ALWAYS | (WITH_CHANNEL & channels)), "profiles": relay.hermes.profiles(),
+        "capabilities": sorted(ALWAYS | (WITH_CHANNEL & channels)), "profiles": profiles,
         "uptime_seconds": int(relay.clock.monotonic() - relay.started),
         "session_count": len(sessions), "paired_device_count": len({session.device_id for session in sessions}),
         "pending_commands": relay.bridge.pending, "media_entry_count": await relay.media.count(), "health": "ok",

@@ -48,14 +48,17 @@ class Scan:
             terms["grants"] = {name: offer.grants[name] or 0 for name in asked if name in offer.grants}
         if present(self._body, "transport_hint"):
             terms["transport_hint"] = self._body["transport_hint"]
+        dashboard_url = (self._body.get("dashboard_url") or "").rstrip("/")
         text, url = built(
             secret, code=offer.code, key=offer.api_token or self._body.get("api_key") or "", api=self._api,
-            relay=self._own, terms=terms, endpoints=self._endpoints, dashboard_url=self._body.get("dashboard_url"),
+            relay=self._own, terms=terms, endpoints=self._endpoints, dashboard_url=dashboard_url,
             fingerprint=fingerprint,
         )  # fmt: skip
         return {
             "qr_payload": text, "pairing_url": url, "host": self._api.host, "port": self._api.port,
             "tls": self._api.tls, "relay_url": self._own.socket_url,
+            **({"endpoints": self._endpoints} if self._endpoints else {}),
+            **({"dashboard_url": dashboard_url} if dashboard_url else {}),
         }  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx
 
+from app.demo.stand_in import serve_stand_in
 from tests.api.conftest import client_of
+from tests.api.passing import KEY, let_alone, passing
 from tests.relay import RunningRelay, running, settings_for
 
 RECORDED: dict[str, Any] = {
@@ -34,6 +36,13 @@ async def test_info_has_what_was_recorded(http: httpx.AsyncClient, relay: Runnin
     assert found["gateway_heartbeat"] == {"status": "off", "supported": True}
     head = await http.head("/relay/info", headers={"Authorization": f"Bearer {phone.token}"})
     assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_every_profile_has_what_the_app_cannot_do_without(tmp_path: Path) -> None:
+    async with serve_stand_in(KEY) as hermes, passing(hermes.url, tmp_path) as passed:
+        await let_alone(passed)
+        (profile,) = (await passed.http.get("/relay/info")).json()["profiles"]
+    assert profile == {"name": "default", "is_default": True, "relay_state": "ready"}
 
 
 async def test_security_and_what_is_injected(operator: httpx.AsyncClient, tmp_path: Path) -> None:

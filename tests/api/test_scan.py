@@ -76,7 +76,9 @@ async def test_what_was_recorded_of_minting(operator: httpx.AsyncClient) -> None
     }  # fmt: skip
     endpoints = [{"role": "lan", "priority": 0, "api": {"host": "192.168.1.100", "port": 8642, "tls": False}}]
     asked = {"host": "192.168.1.100", "dashboard_url": "http://192.168.1.100:9119/", "endpoints": endpoints}
-    payload = json.loads((await mint(operator, **asked))["qr_payload"])
+    made = await mint(operator, **asked)
+    assert (made["endpoints"], made["dashboard_url"]) == (endpoints, "http://192.168.1.100:9119")
+    payload = json.loads(made["qr_payload"])
     assert payload["hermes"] == 3
     assert payload["endpoints"] == endpoints
     assert payload["dashboard_url"] == "http://192.168.1.100:9119"
