@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.channels.base import Call, Channel, receives
 from app.channels.later import Later
-from app.errors import PayloadInvalid
+from app.errors import NotSupported, PayloadInvalid
 from app.tasks import Supervisor
 from app.turns.runner import Turns
 from app.wire.payloads import ChatSend, ChatStop, ChatWatch
@@ -20,6 +20,9 @@ class Chat(Channel):
 
     @receives("chat.send", ChatSend)
     async def send(self, payload: ChatSend, call: Call) -> None:
+        supports = call.peer.supports
+        if not (supports.turns or supports.delivery or supports.typed_stream_events):
+            raise NotSupported("Update this app: it does not say supports.typed_stream_events, and would hear nothing.")
         await self._turns.send(call.peer, payload, call.frame.id, lambda answer: call.answer("chat.accepted", answer))
 
     @receives("chat.watch", ChatWatch)

@@ -14,11 +14,13 @@ from app.turns.errors import AgentFailed, described, model_failed
 from app.turns.rows import reasoning_of_rows, text_of_rows, words_of
 from app.turns.state import Event, Json, TurnState
 from app.turns.text import GAP
+from app.turns.tools import Tool
 
 # Fields of every upstream event that the wire's own frame carries.
 _FRAME = frozenset({"session_id", "run_id", "seq", "ts"})
 # Only these may name another session: then the conversation was moved there.
 _MOVING = frozenset({"assistant.completed", "run.completed", "run.failed", "run.cancelled"})
+_ENDED = "result", "duration_s", "error", "truncated"  # what is told of a tool that has ended
 _ENDING = frozenset({"run.completed", "run.failed", "run.cancelled", "error"})
 MAX_USAGE = 4096  # bytes
 MAX_ERROR = 4000  # characters of an agent's error
@@ -105,11 +107,16 @@ def _reasoning(state: TurnState, name: str, body: Json, now: float) -> list[Even
     return [state.emit(name, {"delta": delta})]
 
 
+def _told(tool: Tool, *fields: str) -> Json:
+    """hermes-relay's command tells tools apart by `call_id`."""
+    return tool.as_json(*fields) | {"call_id": tool.tool_id}
+
+
 def _tool_started(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
     out = _flush(state, state.text.end_segment())
     tool = state.tools.started(body, now)
     tool.at = len(str(state.text))
-    return [*out, state.emit(name, tool.as_json("preview", "args", "truncated"))]
+    return [*out, state.emit(name, _told(tool, "preview", "args", "truncated"))]
 
 
 def _tool_ended(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
@@ -117,7 +124,7 @@ def _tool_ended(state: TurnState, name: str, body: Json, now: float) -> list[Eve
     if state.asking:
         state.signs.append(("went_on", {"tool_id": tool.tool_id}))
     name = f"tool.{tool.state}"
-    return [state.emit(name, tool.as_json("result", "duration_s", "error", "truncated"))]
+    return [state.emit(name, _told(tool, *_ENDED))]
 
 
 def _tool_progress(state: TurnState, name: str, body: Json, now: float) -> list[Event]:
@@ -186,7 +193,7 @@ def _run_completed(state: TurnState, name: str, body: Json, now: float) -> list[
     if not state.reasoning and (thoughts := reasoning_of_rows(rows)):
         out += _reasoning(state, "reasoning.delta", {"delta": thoughts}, now)
     for tool in state.tools.read_results(rows):
-        out.append(state.emit(f"tool.{tool.state}", tool.as_json("result", "duration_s", "error", "truncated")))
+        out.append(state.emit(f"tool.{tool.state}", _told(tool, *_ENDED)))
     if body.get("interrupted") is True:
         return [*out, *_interrupted(state)]
     state.finish = "completed"

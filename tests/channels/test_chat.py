@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.wire.payloads import Supports
 from tests.channels.conftest import Say
 from tests.turns.rooms import OLDER, Rooms
 
@@ -55,6 +56,12 @@ async def test_an_older_client_is_refused_in_its_own_words(rooms: Rooms, say: Sa
     assert (frame["channel"], frame["type"]) == ("chat", "chat.error")
     assert frame["payload"]["code"] == "message_too_long"
     assert frame["payload"]["message"]
+
+
+async def test_who_would_hear_nothing_of_a_turn_is_told_so_and_none_begins(rooms: Rooms, say: Say) -> None:
+    frame = await say(rooms.phone(supports=Supports()), "chat.send", {"message": "SAY:hi"})
+    assert (frame["type"], frame["payload"]["code"]) == ("chat.error", "not_supported")
+    assert rooms.agent.turns_started == []
 
 
 async def test_stop_answers(rooms: Rooms, say: Say) -> None:

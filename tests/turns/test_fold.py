@@ -90,6 +90,8 @@ def test_a_tool_turn() -> None:
     assert "_thinking" not in str(events)
     late = [p for _, name, p in events if name == "tool.completed"][2:]
     assert [(p["tool_id"], p["state"]) for p in late] == [("t1", "completed"), ("t2", "completed")]
+    told = [p for _, name, p in events if name in ("tool.started", "tool.completed")]
+    assert all(p["call_id"] == p["tool_id"] for p in told)  # by which hermes-relay's command tells them apart
     assert json.loads(late[0]["result"])["output"] == "one"
 
 
@@ -228,7 +230,7 @@ def test_a_completion_nobody_saw_start_is_shown() -> None:
     ((_, name, payload),) = play(state, ("tool.failed", {"tool_name": "web", "error": "no net"}))
     assert (name, payload) == (
         "tool.failed",
-        {"tool_id": "t1", "tool_name": "web", "error": "no net", "state": "failed"},
+        {"tool_id": "t1", "tool_name": "web", "error": "no net", "state": "failed", "call_id": "t1"},
     )
 
 
