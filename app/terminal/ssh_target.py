@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import os
 import re
 import stat
 from dataclasses import dataclass
@@ -65,11 +66,11 @@ def _pinned(text: str, where: str) -> tuple[str, asyncssh.SSHKey | None]:
 
 def _private_key(path: Path) -> asyncssh.SSHKey:
     try:
-        key, mode = asyncssh.read_private_key(path), path.stat().st_mode
+        key, of = asyncssh.read_private_key(path), path.stat()
     except OSError as exc:
         raise Misconfigured(f"TALARIA_SSH_KEY: {path} cannot be read: {exc.strerror}") from exc
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
         raise Misconfigured(f"TALARIA_SSH_KEY: {path} is not a private key without a passphrase") from None
-    if mode & stat.S_IRWXO:
+    if of.st_uid == os.geteuid() and of.st_mode & stat.S_IRWXO:  # a container's secrets are another's, as they are
         raise Misconfigured(f"TALARIA_SSH_KEY: every user of this host can get at {path}: run `chmod 600 {path}`")
     return key

@@ -191,6 +191,7 @@ async def test_whether_devices_can_have_shells(tmp_path: Path, environ: dict[str
     requires("tmux")
     if "SSH_HOST" in environ:
         asyncssh.generate_private_key("ssh-ed25519").write_private_key(tmp_path / "key")
+        (tmp_path / "key").chmod(0o600)
         environ = environ | {"SSH_KEY": str(tmp_path / "key")}
     async with running(settings_for(tmp_path / "data", **environ)) as relay:
         finding = by_name(await relay.relay.doctor.examine())["terminal"]
