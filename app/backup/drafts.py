@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from app.backup.errors import BackupFailed
+from app.sessions.files import place
 
 SCRATCH = ".backup-"
 DRAFT = (".talaria-", ".part")
@@ -54,7 +55,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _place(draft, path)
+        place(draft, path)
     except FileExistsError:
         raise BackupFailed(f"{path} is there already: name another file") from None
     except OSError as exc:
@@ -88,13 +89,3 @@ def _remove_unused(left: Path, remove: Callable[[Path], None]) -> None:
                 remove(left)
         finally:
             os.close(descriptor)
-
-
-def _place(draft: Path, path: Path) -> None:
-    """Raises FileExistsError."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        draft.rename(path)

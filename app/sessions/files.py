@@ -41,7 +41,7 @@ def _make(path: Path, content: bytes) -> None:
     """Of two starters one wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _draft(path, content) as draft, suppress(FileExistsError):
-        _place(draft, path)
+        place(draft, path)
 
 
 @contextmanager
@@ -64,7 +64,8 @@ def _draft(path: Path, content: bytes) -> Iterator[Path]:
         os.close(directory)
 
 
-def _place(draft: Path, path: Path) -> None:
+def place(draft: Path, path: Path) -> None:
+    """Under its name, unless there is one. Raises FileExistsError."""
     try:
         os.link(draft, path)
     except FileExistsError:
